@@ -1,0 +1,98 @@
+"""Cards and hosts: what there is to run on, as the hosts last published it."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from lab.run import Record
+
+CardRole = Literal["train", "keeper", "shared"]
+"""`train`: given out to runs; `keeper`: reserved, never given out; `shared`: the only card, training always wins."""
+
+READING_MAX_AGE_S = 15.0
+"""Readings older than this mean that a card is not free (design: workers go by published readings)."""
+
+
+class CardProcess(Record):
+    """A process that holds memory on a card; fields that the driver does not tell are None."""
+
+    pid: int
+    memory_bytes: int | None = None
+    name: str | None = None
+
+
+class Card(Record):
+    """One GPU, MIG slice or simulated card with its last reading; None always means unknown, never zero."""
+
+    uuid: str
+    index: int
+    """Position in PCI bus order on its host; for people only, identity is the UUID."""
+    name: str
+    host: str
+    role: CardRole = "train"
+    simulated: bool = False
+    memory_total_bytes: int | None = None
+    memory_used_bytes: int | None = None
+    utilization_pct: float | None = None
+    temperature_c: float | None = None
+    power_mw: int | None = None
+    processes: tuple[CardProcess, ...] = ()
+    lost: bool = False
+    """The driver no longer answers for this card."""
+    problem: str | None = None
+    read_at: float = 0.0
+    """Seconds since the epoch on the host's clock when the reading was taken."""
+
+
+class KeeperStatus(Record):
+    """What the keeper on a reserved card does."""
+
+    card: str
+    pid: int
+    mode: str = "touch"
+    beats: int = 0
+    last_beat_at: float | None = None
+    interval_s: float = 300.0
+    problem: str | None = None
+
+
+class HostCards(Record):
+    """What `overnight keep` publishes for its host."""
+
+    host: str
+    cards: tuple[Card, ...] = ()
+    keeper: KeeperStatus | None = None
+    simulated: bool = False
+    problem: str | None = None
+    """Why no card can be read, if so; the list is then no statement that all are free."""
+    published_at: float = 0.0
+
+
+class DataSet(Record):
+    """A data set that a host has, or could have."""
+
+    name: str
+    present: bool
+    how_to_get: str | None = None
+    """What to do on that host when it is not present."""
+    classes: int | None = None
+    train_samples: int | None = None
+
+
+class Host(Record):
+    """What `overnight work` publishes for its host."""
+
+    host: str
+    version: str
+    templates: dict[str, dict[str, Any]] = {}
+    """Template name to the JSON schema of its parameters."""
+    datasets: tuple[DataSet, ...] = ()
+    models: dict[str, str] = {}
+    """Library to version, `timm: 1.0.30`: which families of models can be built here."""
+    cores: int = 1
+    disk_free_bytes: int | None = None
+    speed_flops: float | None = None
+    """Floating point operations a second, measured once at start; None when not measured."""
+    cards: tuple[str, ...] = ()
+    """UUIDs for which a worker runs."""
+    published_at: float = 0.0

@@ -1,0 +1,206 @@
+"""Experiments, runs and attempts: what is being done, and the states they move through."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+from lab.plan import Plan, Point, Priority
+
+
+class RunState(StrEnum):
+    """States of a run; the last three are final and never change."""
+
+    QUEUED = "queued"
+    DISPATCHED = "dispatched"
+    RUNNING = "running"
+    PAUSED = "paused"
+    CANCELLING = "cancelling"
+    FINISHED = "finished"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+class ExperimentState(StrEnum):
+    """States of an experiment; finished, failed, cancelled and expired are final."""
+
+    PROPOSED = "proposed"
+    AWAITING_SECOND_APPROVAL = "awaiting_second_approval"
+    APPROVED = "approved"
+    RUNNING = "running"
+    FINISHED = "finished"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    EXPIRED = "expired"
+
+
+FINAL_RUN = frozenset({RunState.FINISHED, RunState.FAILED, RunState.CANCELLED})
+FINAL_EXPERIMENT = frozenset(
+    {ExperimentState.FINISHED, ExperimentState.FAILED, ExperimentState.CANCELLED, ExperimentState.EXPIRED}
+)
+
+
+class Record(BaseModel):
+    """What the ledger keeps: immutable here, unknown keys of other versions are left alone in Redis."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    schema_version: int = 1
+
+
+class RequestState(StrEnum):
+    """States of a request: it waits for its answer, or has one."""
+
+    RECEIVED = "received"
+    ANSWERED = "answered"
+
+
+class Request(Record):
+    """What somebody asked, before anybody understood it."""
+
+    id: str
+    """`req-7`"""
+    state: RequestState = RequestState.RECEIVED
+    text: str
+    user: str
+    conversation: str
+    """Opaque: the face that took the request (`slack:...`, `terminal:...`) knows what it means."""
+    created_at: float
+    """Seconds since the epoch."""
+
+
+class Estimate(Record):
+    """How long a plan takes and what it costs in GPU time."""
+
+    wall_s: float
+    gpu_hours: float
+    cards: int
+    """Usable cards the estimate counted on."""
+    rough: bool = True
+    """True when no run of this kind has been measured yet."""
+    basis: str = ""
+    """Where the figure comes from, for the plan card: `no history yet`, `12 earlier runs`."""
+
+
+class Experiment(Record):
+    """A plan with an owner and a conversation."""
+
+    id: str
+    """`exp-12`"""
+    state: ExperimentState = ExperimentState.PROPOSED
+    plan: Plan
+    owner: str
+    conversation: str
+    request_id: str
+    estimate: Estimate | None = None
+    n_runs: int
+    created_at: float
+    approved_by: str | None = None
+    approved_at: float | None = None
+    finished_at: float | None = None
+    report_revision: int = 0
+    """Revision of the last report that was written; 0 means none yet."""
+
+
+class Usage(Record):
+    """What an attempt used."""
+
+    gpu_s: float = 0.0
+    """Seconds a card was held, times the number of cards."""
+    peak_memory_bytes: int | None = None
+    memory_kind: str = "gpu"
+    """`gpu`, or `host` where a simulated card trained on the CPU."""
+    samples_per_s: float | None = None
+    """Training samples a second over the whole run, evaluation left out; None when it was not measured."""
+
+
+class RunResult(Record):
+    """What a finished attempt left: its last metrics and its curves."""
+
+    metrics: dict[str, float | None] = {}
+    """Last value of every metric, `val_acc`, `val_loss`, `train_loss`; None where it was NaN or infinite."""
+    curves: dict[str, list[tuple[float, float | None]]] = {}
+    """For each metric its (epoch or step, value) pairs, at most 500; None where the value was not finite."""
+    curve_unit: str = "epoch"
+    usage: Usage = Usage()
+    environment: dict[str, str] = {}
+    """torch, timm, python, card, source revision."""
+    warnings: tuple[str, ...] = ()
+
+
+class Run(Record):
+    """One point of an experiment."""
+
+    id: str
+    """`exp-12/3`, numbered from 1."""
+    experiment_id: str
+    number: int
+    state: RunState = RunState.QUEUED
+    point: Point
+    template: str
+    epochs: int | None = None
+    max_steps: int | None = None
+    gpus: int = 1
+    priority: Priority = "normal"
+    owner: str = ""
+    queued_at: float
+    fence: int = 0
+    """Raised by each claim; writes with a lower one are refused."""
+    attempts: int = 0
+    host: str | None = None
+    card: str | None = None
+    """UUID of the card it is bound to or ran on."""
+    card_index: int | None = None
+    pid: int | None = None
+    started_at: float | None = None
+    finished_at: float | None = None
+    cause: str | None = None
+    """Why it failed, one of the causes of lab/diagnose; None unless failed."""
+    message: str | None = None
+    """One sentence about the end for people: the failure's evidence line, who cancelled."""
+    result: RunResult | None = None
+    retry_of: str | None = None
+
+
+class Progress(Record):
+    """How far a run is; overwritten, never a history."""
+
+    step: int = 0
+    steps_total: int | None = None
+    epoch: int | None = None
+    """Epochs completed."""
+    epochs_total: int | None = None
+    eta_s: float | None = None
+    metrics: dict[str, float | None] = {}
+    at: float = 0.0
+
+    @property
+    def share(self) -> float | None:
+        """Part done in 0..1; None while the total is unknown."""
+        return min(1.0, self.step / self.steps_total) if self.steps_total else None
+
+
+class RunSpec(Record):
+    """What a trainer is given, as spec.json in the run directory; the template reads nothing else.
+
+    The trainer is started as `python -m workers.templates.<template> <attempt directory>`; the spec lies one level up.
+    """
+
+    run_id: str
+    template: str
+    model: str
+    dataset: str | None
+    params: dict[str, Any] = {}
+    """lr, batch_size, seed, ...: the point's values with the plan's constants."""
+    epochs: int | None = None
+    max_steps: int | None = None
+    data_dirs: dict[str, str] = {}
+    """Data set name to folder on this host, for those that are not built in."""
+    device: str = "cuda"
+    """`cuda` (the one visible card) or `cpu` for a simulated card."""
+    threads: int | None = None
+    """Torch threads for a simulated card; None leaves torch's default."""
+    checkpoint_dir: str | None = None
+    """Where an earlier attempt left its checkpoints; None starts anew."""
