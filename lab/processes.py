@@ -1,0 +1,51 @@
+"""How our processes end: with their parent, and as whole groups."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import signal
+import sys
+import time
+
+PR_SET_PDEATHSIG = 1  # linux/prctl.h
+
+
+def die_with_parent(sig: signal.Signals = signal.SIGKILL) -> None:
+    """The kernel sends `sig` to this process when the thread that started it ends; Linux only, nothing elsewhere.
+
+    Called in the child between fork and exec (`preexec_fn`), or right after a fork.
+    """
+    if sys.platform.startswith("linux"):
+        ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, sig)
+
+
+def group_alive(pgid: int) -> bool:
+    """True while a process of the group exists that is no zombie."""
+    import psutil
+
+    try:
+        os.killpg(pgid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    for process in psutil.process_iter(["status"]):
+        with contextlib.suppress(psutil.NoSuchProcess, ProcessLookupError, PermissionError):
+            if os.getpgid(process.pid) == pgid and process.info["status"] != psutil.STATUS_ZOMBIE:
+                return True
+    return False
+
+
+def end_group(pgid: int, grace_s: float, wait_s: float = 5.0) -> bool:
+    """SIGTERM to the group, SIGKILL after `grace_s`; True when nothing of it is left `wait_s` after that."""
+    for sig, patience in ((signal.SIGTERM, grace_s), (signal.SIGKILL, wait_s)):
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(pgid, sig)
+        deadline = time.monotonic() + patience
+        while time.monotonic() < deadline:
+            if not group_alive(pgid):
+                return True
+            time.sleep(0.05)
+    return not group_alive(pgid)
