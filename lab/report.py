@@ -1,0 +1,288 @@
+"""The answer to an experiment: what was measured, what follows from it, and its text for files and terminals."""
+
+from __future__ import annotations
+
+import math
+import re
+import shlex
+from collections.abc import Sequence
+from typing import Literal
+
+from lab.plan import Scalar, number
+from lab.run import Record
+
+Outcome = Literal["ok", "diverged", "failed", "cancelled", "unfinished"]
+Trend = Literal["improving", "flat", "worsening"]
+
+_SHARES = frozenset(
+    {"acc", "accuracy", "top1", "top5", "f1", "auc", "auroc", "precision", "recall", "miou", "iou", "map"}
+)
+_LOWER = frozenset(
+    {"loss", "perplexity", "ppl", "error", "err", "latency", "time", "duration", "mse", "mae", "rmse", "wer", "cer"}
+    | {"fid", "nll", "bpb", "bpc", "memory", "energy"}
+)
+_UNITS = {"ms": "ms", "s": "s", "bytes": "bytes", "mw": "mW"}
+
+
+class SeedValue(Record):
+    """What one seed of a point came to."""
+
+    run_id: str
+    seed: Scalar | None = None
+    value: float | None = None
+    """Last value of the report's metric; None unless `outcome` is ok."""
+    outcome: Outcome = "ok"
+
+
+class Row(Record):
+    """One point of the experiment over its seeds; a statistic is None where too few seeds finished."""
+
+    label: str
+    """What tells the point from the others: `resnet50 lr 0.001`."""
+    model: str
+    dataset: str | None = None
+    params: dict[str, Scalar] = {}
+    """The axes that vary, without the seed."""
+    n_ok: int
+    n: int
+    mean: float | None = None
+    sd: float | None = None
+    """Sample standard deviation over seeds (n - 1)."""
+    low: float | None = None
+    """Lower end of the 95 % t interval of the mean, not clipped to the metric's range."""
+    high: float | None = None
+    best: float | None = None
+    best_seed: Scalar | None = None
+    trend: Trend | None = None
+    """Where the curves were heading in their last third; None when there are too few epochs to tell."""
+    slope: float | None = None
+    """Improvement of the metric an epoch (or step) there; positive is better, whatever the metric's direction."""
+    epochs: int | None = None
+    seeds: tuple[SeedValue, ...] = ()
+
+
+class Verdict(Record):
+    """What follows from the numbers, in words."""
+
+    headline: str
+    details: tuple[str, ...] = ()
+    winners: dict[str, str] = {}
+    """Data set (empty string when there is none) to the label of its winner; a data set without a winner is absent."""
+
+
+class FailedRun(Record):
+    """A run without a result, and why."""
+
+    run_id: str
+    label: str
+    cause: str | None = None
+    message: str | None = None
+
+
+class Report(Record):
+    """The answer to an experiment. A retry makes a new revision, never another report."""
+
+    experiment_id: str
+    revision: int = 1
+    title: str
+    verdict: Verdict
+    rows: tuple[Row, ...] = ()
+    """Best point first, data set by data set."""
+    notes: tuple[str, ...] = ()
+    """What to keep in mind when reading the numbers."""
+    warnings: tuple[str, ...] = ()
+    """What went wrong, or what trainers complained of."""
+    metric: str
+    higher_is_better: bool = True
+    n_ok: int = 0
+    n_failed: int = 0
+    n_cancelled: int = 0
+    failed: tuple[FailedRun, ...] = ()
+    gpu_hours: float = 0.0
+    peak_memory_bytes: int | None = None
+    memory_kind: str = "gpu"
+    """`gpu`, or `host` where simulated cards trained on the CPU."""
+    simulated: bool = False
+    again: str
+    """The command that runs it once more, quoted for a shell."""
+    figures: tuple[str, ...] = ()
+    """File names of the figures that go with it."""
+    language: Literal["en", "zh"] = "en"
+    """Language of the verdict and the notes."""
+    created_at: float = 0.0
+
+
+def is_share(metric: str) -> bool:
+    """True for metrics that live in 0..1, such as an accuracy."""
+    return any(part in _SHARES for part in metric.lower().split("_"))
+
+
+def higher_is_better(metric: str) -> bool:
+    """False for losses, errors, times and the like, by the words of the metric's name."""
+    return not any(part in _LOWER for part in re.split(r"[_\s/-]+", metric.lower()))
+
+
+def metric_name(metric: str) -> str:
+    """The metric as people read it, its unit in brackets: `val acc`, `latency (ms)`."""
+    words = metric.split("_")
+    if len(words) > 1 and words[-1] in _UNITS:
+        if words[-2] == "per":
+            return " ".join([*words[:-2], "per", _UNITS[words[-1]]])
+        return f"{' '.join(words[:-1])} ({_UNITS[words[-1]]})"
+    return " ".join(words)
+
+
+def decimals(spread: float | None, value: float = 0.0) -> int:
+    """Decimals that leave two significant digits of `spread`; without one, three significant digits of `value`."""
+    basis, digits = (spread, 2) if spread and math.isfinite(spread) else (value, 3)
+    if not basis or not math.isfinite(basis):
+        return 3
+    return max(-6, min(6, digits - 1 - math.floor(math.log10(abs(basis)) + 1e-12)))
+
+
+def fixed(value: float | None, places: int) -> str:
+    """The value with that many decimals (negative: rounded to tens, hundreds, ...); `-` for None."""
+    if value is None or not math.isfinite(value):
+        return "-"
+    text = f"{round(value, places):.{max(0, places)}f}"
+    return text.removeprefix("-") if float(text) == 0 else text
+
+
+def format_pm(mean: float | None, sd: float | None) -> str:
+    """Mean and spread with no more digits than the spread supports: `0.953 ± 0.013`, `12350 ± 230`."""
+    if mean is None:
+        return "-"
+    places = decimals(sd, mean)
+    return fixed(mean, places) if sd is None else f"{fixed(mean, places)} ± {fixed(sd, places)}"
+
+
+def format_interval(low: float | None, high: float | None, *, share: bool = False, to: str = " to ") -> str:
+    """An interval rounded by its own width; a share is shown within 0..1, though computed without that limit."""
+    if low is None or high is None:
+        return "-"
+    places = decimals((high - low) / 2, high)
+    if share:
+        low, high = max(0.0, low), min(1.0, high)
+    return f"{fixed(low, places)}{to}{fixed(high, places)}"
+
+
+def again_command(request_text: str, fallback: str) -> str:
+    """The command that asks the same again, on one line and quoted for a POSIX shell."""
+    text = " ".join("".join(c if c.isprintable() else " " for c in request_text).split()) or fallback
+    return " ".join(["overnight", "ask", *(["--"] if text.startswith("-") else []), shlex.quote(text)])
+
+
+def used(report: Report) -> str:
+    """What the experiment used: `0.19 GPU-h, peak 1.9 GiB`; simulated cards are named as such."""
+    parts = [f"{fixed(report.gpu_hours, max(2, decimals(None, report.gpu_hours) - 1))} GPU-h"]
+    if report.peak_memory_bytes is not None:
+        kind = " host memory" if report.memory_kind == "host" else ""
+        parts.append(f"peak {_memory(report.peak_memory_bytes)}{kind}")
+    if report.simulated:
+        parts.append("simulated cards")
+    return ", ".join(parts)
+
+
+def counts(report: Report) -> str:
+    """How the runs ended: `4 ok, 2 failed`."""
+    parts = [(report.n_ok, "ok"), (report.n_failed, "failed"), (report.n_cancelled, "cancelled")]
+    return ", ".join(f"{n} {what}" for n, what in parts if n) or "no run ended"
+
+
+def summary_lines(report: Report) -> list[str]:
+    """The report as plain lines for a terminal or a log: headline, details, one line a point, what it used, again."""
+    lines = [report.verdict.headline, *report.verdict.details, ""]
+    width = max((len(_place(r, report)) for r in report.rows), default=0)
+    lines += [f"  {_place(row, report):<{width}}  {_row_line(row, report)}" for row in report.rows]
+    lines += [f"  {run.run_id} failed: {_reason(run)}" for run in report.failed]
+    return [*lines, "", f"{counts(report)}, {used(report)}", f"again: {report.again}"]
+
+
+def to_markdown(report: Report) -> str:
+    """The report as a GitHub Markdown document, every foreign text escaped."""
+    revision = f" (revision {report.revision})" if report.revision > 1 else ""
+    blocks = [
+        f"# {_text(report.experiment_id)}: {_text(report.title)}{revision}",
+        f"**{_text(report.verdict.headline)}**",
+        "\n".join(f"- {_text(d)}" for d in report.verdict.details),
+        _table(report),
+        "\n".join(f"![{_alt(name)}]({name})" for name in report.figures),
+        _section("Failed runs", [f"{_text(r.run_id)} ({_text(r.label)}): {_text(_reason(r))}" for r in report.failed]),
+        _section("Warnings", [_text(w) for w in report.warnings]),
+        _section("Notes", [_text(n) for n in report.notes]),
+        f"{counts(report)}; {used(report)}.",
+        f"Run it again:\n\n{_fence(report.again)}",
+    ]
+    return "\n\n".join(b for b in blocks if b) + "\n"
+
+
+def _table(report: Report) -> str:
+    """One line a point: a column for each thing that varies, then the statistics."""
+    if not report.rows:
+        return ""
+    axes = list(dict.fromkeys(name for row in report.rows for name in row.params))
+    head = ["model", "data set", *axes, "seeds", f"{metric_name(report.metric)}, mean ± sd"]
+    head += ["95 % interval", "best seed", "at the end"]
+    lines = [_cells(head), _cells(["---"] * (2 + len(axes)) + ["---:"] * 4 + ["---"])]
+    for row in report.rows:
+        values = [number(row.params[a]) if a in row.params else "-" for a in axes]
+        lines.append(_cells([row.model, row.dataset or "-", *values, *_statistics(row, report)]))
+    return "\n".join(lines)
+
+
+def _statistics(row: Row, report: Report) -> list[str]:
+    best = fixed(row.best, decimals(row.sd, row.best or 0.0))
+    if row.best is not None and row.best_seed is not None:
+        best += f" (seed {number(row.best_seed)})"
+    interval = format_interval(row.low, row.high, share=is_share(report.metric))
+    return [f"{row.n_ok} of {row.n}", format_pm(row.mean, row.sd), interval, best, trend_words(row.trend)]
+
+
+def trend_words(trend: Trend | None) -> str:
+    """The trend of the last third in two words; `-` when it is not known."""
+    return {"improving": "still improving", "flat": "flat", "worsening": "getting worse"}[trend] if trend else "-"
+
+
+def _row_line(row: Row, report: Report) -> str:
+    seeds, pm, interval, _, trend = _statistics(row, report)
+    parts = [f"{metric_name(report.metric)} {pm}" if row.n_ok else "no result", f"{seeds} seeds"]
+    parts += [f"95 % interval {interval}"] if interval != "-" else []
+    return ", ".join([*parts, *([trend] if row.trend else [])])
+
+
+def _place(row: Row, report: Report) -> str:
+    several = len({r.dataset for r in report.rows}) > 1
+    return f"{row.dataset}: {row.label}" if several and row.dataset else row.label
+
+
+def _reason(run: FailedRun) -> str:
+    return ": ".join(part for part in (run.cause, run.message) if part) or "no cause known"
+
+
+def _memory(size: int) -> str:
+    gib = size / 2**30
+    return f"{gib:.1f} GiB" if gib >= 1 else f"{size / 2**20:.0f} MiB"
+
+
+def _section(title: str, items: Sequence[str]) -> str:
+    return "\n".join([f"## {title}", "", *(f"- {item}" for item in items)]) if items else ""
+
+
+def _cells(cells: Sequence[str]) -> str:
+    return "| " + " | ".join(cell if set(cell) <= set("-:") else _text(cell) for cell in cells) + " |"
+
+
+def _text(text: str) -> str:
+    """Text that Markdown and HTML leave as it is, on one line (GitHub Flavored Markdown 6.1: backslash escapes)."""
+    return re.sub(r"([\\`*_\[\]<>|#~$&@!])", r"\\\1", " ".join(text.split()))
+
+
+def _alt(name: str) -> str:
+    return _text(name.rsplit(".", 1)[0])
+
+
+def _fence(command: str) -> str:
+    """A code block whose fence is longer than any run of backticks inside."""
+    ticks = max((len(run) for run in re.findall(r"`+", command)), default=0)
+    fence = "`" * max(3, ticks + 1)
+    return f"{fence}sh\n{command}\n{fence}"
