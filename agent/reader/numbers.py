@@ -1,0 +1,177 @@
+"""Numbers as people write them: 1e-3, 10^-4, 3k, 一万, `two`, lists of them, and ranges with and without steps."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Literal
+
+Scale = Literal["linear", "log", "log2"]
+
+NUMBER = r"(?<![\w.])[-+]?(?:10\s?(?:\^|\*\*)\s?[-+]?\d+|2\s?(?:\^|\*\*)\s?[-+]?\d+|1/\d+|(?:\d+(?:\.\d+)?|\.\d+)(?:e[-+]?\d+|\s?%|[kK](?![A-Za-z])|\s?万)?)(?![\d]|\.\d)"
+"""One value of an axis."""
+WORDS = {
+    "zero": 0, "one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7, "eight": 8, "nine": 9,
+    "ten": 10, "eleven": 11, "twelve": 12, "fifteen": 15, "sixteen": 16, "twenty": 20, "thirty": 30, "forty": 40,
+    "fifty": 50, "hundred": 100, "a hundred": 100, "a couple of": 2, "a couple": 2, "a dozen": 12, "single": 1,
+    "a single": 1, "another": 1, "zwei": 2, "drei": 3, "vier": 4, "fünf": 5, "deux": 2, "trois": 3, "quatre": 4,
+    "cinq": 5, "dos": 2, "tres": 3, "cuatro": 4, "cinco": 5, "due": 2, "tre": 3, "quattro": 4, "cinque": 5,
+    "dois": 2, "três": 3, "два": 2, "три": 3, "пять": 5,
+}  # fmt: skip
+DIGITS = {c: i for i, c in enumerate("零一二三四五六七八九")} | {"〇": 0, "两": 2, "俩": 2, "兩": 2}
+UNITS = {"十": 10, "百": 100, "千": 1000, "万": 10_000, "亿": 100_000_000}
+HAN = "[零〇一二两俩三四五六七八九十百千万亿]+"
+COUNT = (
+    r"(?:(?<![\w.\-])(?:-\d+|\d{1,3}(?:,\d{3})+|\d+(?:\.\d+)?(?:e\d+)?(?:\s?[kKmMwW万千百](?![A-Za-z]))?)|"
+    rf"(?:(?<![A-Za-z])(?:{'|'.join(sorted(WORDS, key=len, reverse=True))})(?![A-Za-z]))|{HAN})"
+)
+"""A number of things: 3, 10,000, 10k, three, 三, 一万."""
+SUFFIX = {"k": 1e3, "m": 1e6, "w": 1e4, "万": 1e4, "千": 1e3, "百": 1e2, "%": 1e-2}
+SEPARATOR = r"\s*(?:,\s*(?:and|or|和|以及|und|et|y|e)?|/|\||;|&|\band\b|\bor\b|\bund\b|\bou\b|\bet\b|\by\b|\boder\b|和|与|跟|以及|还有|或者?|及|\bvs\.?|\bversus\b|と|\s)\s*"
+TO = r"\s*(?:to|through|until|up to|down to|-(?=\s?[\d.])|~|\.{2,3}|→|到|至|bis|à|hasta|から)\s*"
+LIST = rf"{NUMBER}(?:{SEPARATOR}{NUMBER})*"
+STEP = r"(?:[,\s(]*(?:(?:in |with )?(?:a )?steps?(?: size)?(?: of)?|step[=:]|stride|步长为?|间隔为?|每隔|increments? of|every|by)\s*[=:]?\s*(?P<step>{n})\)?)".format(n=NUMBER)
+NUM = r"(?:[,\s(]*(?:(?P<num>\d+|{words}|{han})\s*(?:个)?\s*(?:points?|values?|log[- ]spaced(?: points| values)?|evenly[- ]spaced(?: points| values)?|点|值|个点|个值)\s*(?P<spacing>log(?:arithmic|[- ]?spaced|[- ]?scale)?|linear(?:ly)?)?)\)?)".format(
+    words="|".join(WORDS), han=HAN
+)
+RANGE = rf"(?:from|between|von|de|从|在|介于)?\s*[\[(]?(?P<low>{NUMBER})(?:{TO}|\s*(?:and|和|与)\s*(?<=and )|\s*,\s*(?=\S+[\])]\s*(?:log|uniform)))(?P<high>{NUMBER})[\])]?(?:{STEP}|{NUM})?"
+VALUES = rf"(?:{RANGE}|(?P<list>{LIST}))"
+
+_RANGE = re.compile(RANGE, re.IGNORECASE)
+_BETWEEN = re.compile(rf"(?:between|介于|在)\s*(?P<low>{NUMBER})\s*(?:and|和|与)\s*(?P<high>{NUMBER})(?:{STEP}|{NUM})?", re.IGNORECASE)
+_LIST = re.compile(LIST, re.IGNORECASE)
+_NUMBER = re.compile(NUMBER, re.IGNORECASE)
+MOST_VALUES = 1000
+"""A range with a step never becomes more values than this."""
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A range as it was written: both ends, and the step or the number of points when one was stated."""
+
+    low: float
+    high: float
+    step: float | None = None
+    num: int | None = None
+    spacing: Scale | None = None
+    descending: bool = False
+
+
+def value(text: str) -> float | int:
+    """The number that the text writes; whole numbers written whole come back as int."""
+    bare = text.strip().replace(" ", "").replace("**", "^").lower()
+    if power := re.fullmatch(r"([-+]?)(\d+)\^([-+]?\d+)", bare):
+        result = float(Decimal(int(power[2])) ** int(power[3])) * (-1 if power[1] == "-" else 1)
+        return int(result) if result.is_integer() and int(power[3]) >= 0 else result
+    if fraction := re.fullmatch(r"([-+]?\d+)/(\d+)", bare):
+        return int(fraction[1]) / int(fraction[2])
+    if bare[-1] in SUFFIX:
+        scaled = float(Decimal(bare[:-1]) * Decimal(str(SUFFIX[bare[-1]])))
+        return int(scaled) if scaled.is_integer() and bare[-1] != "%" else scaled
+    return int(bare) if re.fullmatch(r"[-+]?\d+", bare) else float(bare)
+
+
+def count(text: str) -> int | float:
+    """The number of things that the text writes: digits, an English word, or Chinese numerals."""
+    bare = text.strip().lower()
+    if bare in WORDS:
+        return WORDS[bare]
+    if re.fullmatch(HAN, bare):
+        return chinese(bare)
+    bare = bare.replace(",", "").replace(" ", "")
+    scale = SUFFIX.get(bare[-1], 1)
+    result = float(bare[:-1]) * scale if scale != 1 else float(bare)
+    return int(result) if result.is_integer() else result
+
+
+def chinese(text: str) -> int:
+    """The value of Chinese numerals: 十二 is 12, 两万五千 is 25000."""
+    total = section = digit = 0
+    for char in text:
+        if char in DIGITS:
+            digit = DIGITS[char] if digit == 0 else digit * 10 + DIGITS[char]
+        elif UNITS[char] >= 10_000:
+            total = (total + section + digit or 1) * UNITS[char]
+            section = digit = 0
+        else:
+            section += (digit or 1) * UNITS[char]
+            digit = 0
+    return total + section + digit
+
+
+def written(text: str) -> list[float]:
+    """Every number that the text writes, digits and words alike: what a value has to be found in."""
+    found = [float(value(m[0])) for m in _NUMBER.finditer(text)]
+    found += [float(re.sub(r"[^\d.]", "", m[0])) for m in re.finditer(r"\d+(?:\.\d+)?", text)]
+    found += [float(count(m[0])) for m in re.finditer(COUNT, text, re.IGNORECASE)]
+    return found
+
+
+def values(text: str) -> list[float | int] | Interval:
+    """What a list or a range writes.
+
+    Raises:
+        ValueError: there is no number in the text.
+    """
+    match = _BETWEEN.search(text) or _RANGE.search(text)
+    first = _LIST.search(text)
+    if match and (first is None or match.start() <= first.start()):
+        return _interval(match)
+    if first is None:
+        raise ValueError(f"no number in {text!r}")
+    return list(dict.fromkeys(value(m[0]) for m in _NUMBER.finditer(first[0])))
+
+
+def _interval(match: re.Match[str]) -> Interval:
+    low, high = float(value(match["low"])), float(value(match["high"]))
+    spacing = (match["spacing"] or "").lower()
+    return Interval(
+        low=min(low, high),
+        high=max(low, high),
+        step=abs(float(value(match["step"]))) if match["step"] else None,
+        num=int(count(match["num"])) if match["num"] else None,
+        spacing="log" if spacing.startswith("log") or "log" in match[0].lower() else "linear" if spacing else None,
+        descending=low > high,
+    )
+
+
+def steps(interval: Interval, whole: bool) -> list[float | int]:
+    """The points of a range with a step, without float noise, both ends included where the step meets them."""
+    low, high, step = (Decimal(str(x)) for x in (interval.low, interval.high, interval.step))
+    points = [low + i * step for i in range(min(int((high - low) / step), MOST_VALUES) + 1)]
+    return [int(p) if whole and p == int(p) else float(p) for p in points]
+
+
+def spaced(interval: Interval, num: int, scale: Scale, whole: bool) -> list[float | int]:
+    """`num` points of a range, evenly spaced on the scale, ends exact."""
+    if num < 2:
+        return [interval.low]
+    if scale == "linear":
+        points = [interval.low + (interval.high - interval.low) * i / (num - 1) for i in range(num)]
+    else:
+        ratio = math.log(interval.high / interval.low)
+        points = [interval.low * math.exp(ratio * i / (num - 1)) for i in range(num)]
+    tidy = [float(f"{p:.3g}") if 0 < i < num - 1 else p for i, p in enumerate(points)]
+    return [round(p) if whole else p for p in tidy]
+
+
+def decades(interval: Interval) -> list[float | int]:
+    """1-10-100 between the ends, where they are powers of ten apart; else 1-3-10 with both ends kept."""
+    low, high = interval.low, interval.high
+    exponent = math.log10(high / low)
+    if abs(exponent - round(exponent)) < 1e-9:
+        return [float(f"{low * 10**i:.6g}") for i in range(round(exponent) + 1)]
+    powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    inner = [float(f"{digit}e{p}") for p in powers for digit in (1, 3)]
+    return [low, *(v for v in inner if low * 1.01 < v < high * 0.99), high]
+
+
+def doublings(interval: Interval) -> list[float | int]:
+    """low, 2 low, 4 low, ... not above high."""
+    points, point = [], interval.low
+    while point <= interval.high * 1.0001:
+        points.append(int(point) if float(point).is_integer() else point)
+        point *= 2
+    return points

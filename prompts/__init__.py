@@ -1,0 +1,1 @@
+"""Every prompt the language model is asked with, one Markdown file each."""
