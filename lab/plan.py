@@ -153,10 +153,9 @@ class Plan(Frozen):
 
     def title(self) -> str:
         """The plan in a few words: `resnet50 against efficientnet_b0 on digits`."""
+        names = " against ".join(self.models) or self.template
         if len(self.models) > 3:
             names = f"{len(self.models)} models"
-        else:
-            names = " against ".join(self.models) or self.template
         return f"{names} on {', '.join(self.datasets)}" if self.datasets else names
 
     def arithmetic(self) -> str:

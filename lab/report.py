@@ -8,6 +8,8 @@ import shlex
 from collections.abc import Sequence
 from typing import Literal
 
+from pydantic import Field
+
 from lab.plan import Scalar, number
 from lab.run import Record
 
@@ -41,7 +43,7 @@ class Row(Record):
     """What tells the point from the others: `resnet50 lr 0.001`."""
     model: str
     dataset: str | None = None
-    params: dict[str, Scalar] = {}
+    params: dict[str, Scalar] = Field(default_factory=dict)
     """The axes that vary, without the seed."""
     n_ok: int
     n: int
@@ -66,7 +68,7 @@ class Verdict(Record):
 
     headline: str
     details: tuple[str, ...] = ()
-    winners: dict[str, str] = {}
+    winners: dict[str, str] = Field(default_factory=dict)
     """Data set (empty string when there is none) to the label of its winner; a data set without a winner is absent."""
 
 

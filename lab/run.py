@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
@@ -65,10 +65,23 @@ class Request(Record):
     state: RequestState = RequestState.RECEIVED
     text: str
     user: str
+    answer: Answer | None = None
+    tries: int = 0
+    """How often it was put into the agent's queue again because no answer had come."""
     conversation: str
     """Opaque: the face that took the request (`slack:...`, `terminal:...`) knows what it means."""
     created_at: float
     """Seconds since the epoch."""
+
+
+class Answer(Record):
+    """What a request came to; the text is what the person reads."""
+
+    kind: Literal["plan", "question", "refusal", "reply", "cards", "error"]
+    text: str = ""
+    experiment_id: str | None = None
+    note: str | None = None
+    """Said beside the answer: that the language model did not answer and this is the reader's plan."""
 
 
 class Estimate(Record):
@@ -145,10 +158,12 @@ class Run(Record):
     gpus: int = 1
     priority: Priority = "normal"
     owner: str = ""
+    conversation: str = ""
     queued_at: float
+    dispatches: int = 0
+    """How often it was bound to a card; names the queue entry, so that an old entry claims nothing."""
     fence: int = 0
-    """Raised by each claim; writes with a lower one are refused."""
-    attempts: int = 0
+    """Number of the newest attempt, raised by each claim; writes with a lower one are refused."""
     host: str | None = None
     card: str | None = None
     """UUID of the card it is bound to or ran on."""

@@ -154,17 +154,16 @@ class Settings(BaseSettings):
         return self.data_dir / "valkey" / "valkey.sock"
 
 
-def load(path: Path | None = None, environ: Mapping[str, str] | None = None) -> Settings:
+def load(path: Path | None = None) -> Settings:
     """The settings of this process: OVERNIGHT_* over config.yaml over the defaults.
 
     Args:
         path: a YAML file; by default the one that OVERNIGHT_CONFIG names, else ./config.yaml if it is there.
-        environ: for tests; the process's environment otherwise.
 
     Raises:
         ConfigError: a key is unknown or its value unusable; names the key and what was wanted.
     """
-    env = dict(os.environ if environ is None else environ)
+    env = os.environ
     chosen = path or (Path(env["OVERNIGHT_CONFIG"]) if env.get("OVERNIGHT_CONFIG") else None)
     if chosen and not chosen.is_file():
         raise ConfigError("OVERNIGHT_CONFIG", f"{chosen} is no file; name a YAML file such as config.example.yaml")
@@ -175,16 +174,7 @@ def load(path: Path | None = None, environ: Mapping[str, str] | None = None) -> 
         if env.get(name) and inner.get(key) is None:
             inner[key] = env[name]
     try:
-        if environ is None:
-            return Settings(**data)
-        saved = dict(os.environ)
-        os.environ.clear()
-        os.environ.update(env)
-        try:
-            return Settings(**data)
-        finally:
-            os.environ.clear()
-            os.environ.update(saved)
+        return Settings(**data)
     except ValidationError as error:
         raise _explain(error) from None
     except ValueError as error:  # an OVERNIGHT_* value that should be JSON and is not

@@ -1,0 +1,181 @@
+"""Runs grouped into the points of an experiment: one configuration, its seeds, and what each seed came to."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from lab.plan import Scalar, number
+from lab.report import Outcome
+from lab.run import Run, RunState
+
+DIVERGED = "nan_loss"
+"""The cause under which a trainer that met NaN or infinity ends."""
+
+_ALIASES = {
+    "accuracy": ("val_acc", "acc", "accuracy"),
+    "acc": ("val_acc",),
+    "top1": ("val_acc",),
+    "loss": ("val_loss", "train_loss"),
+    "throughput": ("samples_per_s",),
+    "speed": ("samples_per_s",),
+}
+_DEFAULTS = ("val_acc", "val_loss", "train_acc", "train_loss")
+
+Curves = dict[str, tuple[tuple[float, float | None], ...]]
+
+
+@dataclass(frozen=True)
+class Seed:
+    """One run of a point, seen through the metric of the report."""
+
+    run_id: str
+    seed: Scalar | None
+    value: float | None
+    """None unless `outcome` is ok."""
+    outcome: Outcome = "ok"
+    curves: Curves = field(default_factory=dict)
+    cause: str | None = None
+    message: str | None = None
+
+
+@dataclass(frozen=True)
+class PointData:
+    """One configuration over its seeds."""
+
+    label: str
+    """What tells it from the other points of the experiment; the data set is left out."""
+    model: str
+    dataset: str | None
+    params: dict[str, Scalar]
+    """The axes that vary, without the seed."""
+    seeds: tuple[Seed, ...]
+    epochs: int | None = None
+    max_steps: int | None = None
+
+    @property
+    def values(self) -> list[float]:
+        """The metric of every seed that has one."""
+        return [s.value for s in self.seeds if s.value is not None]
+
+    def count(self, outcome: Outcome) -> int:
+        """How many seeds ended like that."""
+        return sum(s.outcome == outcome for s in self.seeds)
+
+    def curves(self, metric: str) -> list[tuple[tuple[float, float | None], ...]]:
+        """The curve of that metric of every seed that counts."""
+        return [s.curves[metric] for s in self.seeds if s.outcome == "ok" and s.curves.get(metric)]
+
+
+def choose_metric(wanted: str | None, runs: Sequence[Run]) -> tuple[str, bool]:
+    """The metric to judge by, and whether it is the wanted one (True when none was wanted).
+
+    Without a wish, or where no run reported what was wished: val_acc, val_loss, then whatever the runs have.
+    """
+    reported = dict.fromkeys(name for run in runs if run.result for name in _metrics(run))
+    if wanted:
+        key = "_".join(wanted.lower().split())
+        for name in (key, f"val_{key}", *_ALIASES.get(key, ())):
+            if name in reported:
+                return name, True
+    if not reported and wanted:
+        return "_".join(wanted.lower().split()), True
+    return next((m for m in (*_DEFAULTS, *reported) if m in reported), "val_acc"), not wanted
+
+
+def latest(runs: Sequence[Run]) -> list[Run]:
+    """The runs that count: of a run and its retries the last one that finished, else the last one."""
+    by_id = {run.id: run for run in runs}
+    families: dict[str, list[Run]] = {}
+    for run in sorted(runs, key=lambda r: r.number):
+        families.setdefault(_origin(run, by_id), []).append(run)
+    return [max(family, key=lambda r: (r.state is RunState.FINISHED, r.number)) for family in families.values()]
+
+
+def _origin(run: Run, by_id: dict[str, Run]) -> str:
+    """The run at the start of a chain of retries."""
+    seen = {run.id}
+    while run.retry_of and run.retry_of not in seen:
+        seen.add(run.retry_of)
+        if run.retry_of not in by_id:
+            return run.retry_of
+        run = by_id[run.retry_of]
+    return run.id
+
+
+def group(runs: Sequence[Run], metric: str) -> list[PointData]:
+    """The points of an experiment in the order of their first run; retried runs are replaced by their retries."""
+    counted = latest(runs)
+    varying = _varying(counted)
+    models = {run.point.model for run in counted}
+    groups: dict[tuple[object, ...], list[Run]] = {}
+    for run in counted:
+        groups.setdefault(_key(run), []).append(run)
+    return [_point(members, metric, varying, len(models) > 1) for members in groups.values()]
+
+
+def _varying(runs: Sequence[Run]) -> tuple[str, ...]:
+    """Axes, without the seed, that take more than one value; read off the runs, since a search draws its values."""
+    names = dict.fromkeys(name for run in runs for name in run.point.params if name != "seed")
+    return tuple(n for n in names if len({repr(run.point.params.get(n)) for run in runs}) > 1)
+
+
+def _key(run: Run) -> tuple[object, ...]:
+    params = sorted((k, repr(v)) for k, v in run.point.params.items() if k != "seed")
+    return run.point.model, run.point.dataset, run.epochs, run.max_steps, tuple(params)
+
+
+def _point(runs: Sequence[Run], metric: str, varying: tuple[str, ...], name_model: bool) -> PointData:
+    first = runs[0]
+    params = {k: first.point.params[k] for k in varying if k in first.point.params}
+    words = [first.point.model] if name_model or not params else []
+    words += [f"{k} {number(v)}" for k, v in params.items()]
+    return PointData(
+        label=" ".join(words),
+        model=first.point.model,
+        dataset=first.point.dataset,
+        params=params,
+        seeds=tuple(_seed(run, metric) for run in _one_per_seed(runs)),
+        epochs=first.epochs,
+        max_steps=first.max_steps,
+    )
+
+
+def _one_per_seed(runs: Sequence[Run]) -> list[Run]:
+    """A seed that ran twice counts once, by its last finished run: the same seed again is no new evidence."""
+    chosen: dict[object, Run] = {}
+    for run in runs:
+        key = run.point.params.get("seed", run.id)
+        if key not in chosen or run.state is RunState.FINISHED or chosen[key].state is not RunState.FINISHED:
+            chosen[key] = run
+    return list(chosen.values())
+
+
+def _seed(run: Run, metric: str) -> Seed:
+    outcome, value = _outcome(run, metric)
+    curves = {name: tuple(points) for name, points in run.result.curves.items()} if run.result else {}
+    seed = run.point.params.get("seed")
+    return Seed(run.id, seed, value, outcome, curves, run.cause, run.message)
+
+
+def _outcome(run: Run, metric: str) -> tuple[Outcome, float | None]:
+    """How the run ended, and its last value of the metric; NaN in that value means that it diverged."""
+    if run.state is RunState.FAILED:
+        return ("diverged" if run.cause == DIVERGED else "failed"), None
+    if run.state is RunState.CANCELLED:
+        return "cancelled", None
+    if run.state is not RunState.FINISHED:
+        return "unfinished", None
+    metrics = _metrics(run)
+    if metric not in metrics:
+        return "failed", None
+    value = metrics[metric]
+    return ("ok", float(value)) if value is not None and math.isfinite(value) else ("diverged", None)
+
+
+def _metrics(run: Run) -> dict[str, float | None]:
+    if run.result is None:
+        return {}
+    speed = run.result.usage.samples_per_s
+    return ({} if speed is None else {"samples_per_s": speed}) | run.result.metrics

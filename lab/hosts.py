@@ -1,0 +1,46 @@
+"""What the hosts publish: cards with their readings from `overnight keep`, the rest from `overnight work`."""
+
+from __future__ import annotations
+
+from lab.card import Host, HostCards
+from lab.store import PREFIX, Client
+
+HOST_TTL_S = 60
+"""A host that has not published for so long is not up."""
+CARDS_TTL_S = 600
+"""Readings outlive their use (15 s) so that people see how old they are, not an empty table."""
+
+
+def publish_host(client: Client, host: Host) -> None:
+    """The host's own statement is replaced."""
+    client.set(f"{PREFIX}host:{host.host}", host.model_dump_json(), ex=HOST_TTL_S)
+
+
+def publish_cards(client: Client, cards: HostCards) -> None:
+    """The host's readings are replaced."""
+    client.set(f"{PREFIX}cards:{cards.host}", cards.model_dump_json(), ex=CARDS_TTL_S)
+
+
+def hosts(client: Client) -> list[Host]:
+    """Every host that is up, by name."""
+    return [Host.model_validate_json(raw) for raw in _values(client, "host")]
+
+
+def cards(client: Client) -> list[HostCards]:
+    """The last readings of every host, by name."""
+    return [HostCards.model_validate_json(raw) for raw in _values(client, "cards")]
+
+
+def withdraw_host(client: Client, name: str) -> None:
+    """The host says itself that it is down."""
+    client.delete(f"{PREFIX}host:{name}")
+
+
+def withdraw_cards(client: Client, name: str) -> None:
+    """The host's readings end with the process that took them."""
+    client.delete(f"{PREFIX}cards:{name}")
+
+
+def _values(client: Client, kind: str) -> list[str]:
+    keys = sorted(client.scan_iter(match=f"{PREFIX}{kind}:*", count=1000))
+    return [raw for raw in client.mget(keys) if raw] if keys else []

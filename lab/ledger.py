@@ -1,0 +1,548 @@
+"""The ledger: requests, experiments and runs in Redis, moved by compare-and-set together with their events.
+
+A record is a hash with one JSON value a field; fields that this version does not know are left alone. Every move is
+one transaction (WATCH, MULTI) that writes the new state, the index of states and the event; a concurrent writer makes
+it start over with what that one wrote. Finished states never change, and repeating a call is harmless.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
+
+from redis.client import Pipeline
+from rq import Queue
+
+from lab import events
+from lab.cardtable import CardUse
+from lab.errors import FenceError, MoveRefused, UnknownRecord
+from lab.events import Event
+from lab.plan import Plan
+from lab.queue import AGENT, ANSWER, RUN_ATTEMPT, WRITE_REPORT, card_queue, open_queue, put
+from lab.run import (
+    FINAL_EXPERIMENT,
+    FINAL_RUN,
+    Answer,
+    Estimate,
+    Experiment,
+    ExperimentState,
+    Progress,
+    Record,
+    Request,
+    RequestState,
+    Run,
+    RunResult,
+    RunState,
+)
+from lab.store import PREFIX, Client
+
+R = TypeVar("R", bound=Record)
+
+CLAIM_S = 90_000
+"""An event id is remembered so long (25 h): longer than any redelivery by a chat service."""
+
+PROGRESS_S = 7 * 86_400
+FIGURE_S = 30 * 86_400
+HISTORY_LENGTH = 20
+
+EXPERIMENT_ID = re.compile(r"^exp-\d+$")
+RUN_ID = re.compile(r"^exp-\d+/\d+$")
+
+HOLDS_CARD = (RunState.DISPATCHED, RunState.RUNNING, RunState.CANCELLING)
+
+
+class Ledger:
+    """The one writer of requests, experiments, runs, progress and reports; any process may hold one."""
+
+    def __init__(self, client: Client) -> None:
+        self.client = client
+        self._agent_queue = open_queue(client, AGENT)
+        self._card_queues: dict[str, Queue] = {}
+
+    # -- requests ------------------------------------------------------------------------------------------------
+
+    def submit(self, text: str, user: str, conversation: str, claims: Iterable[str] = ()) -> Request | None:
+        """The request is written and queued for the agent in one transaction; safe to acknowledge after this.
+
+        Args:
+            claims: names under which the same message may arrive again; None is returned if one of them is taken.
+        """
+        keys = [f"{PREFIX}claim:{name}" for name in claims]
+        request = Request(id=self._next("req"), text=text, user=user, conversation=conversation, created_at=time.time())
+
+        def write(pipe: Pipeline) -> Request | None:
+            if any(pipe.exists(key) for key in keys):
+                return None
+            pipe.multi()
+            for key in keys:
+                pipe.set(key, request.id, ex=CLAIM_S)
+            self._create(pipe, request, request.created_at)
+            put(self._agent_queue, ANSWER, request.id, job_id=f"{request.id}-1", pipeline=pipe)
+            return request
+
+        return self._transact(write, *keys)
+
+    def request(self, request_id: str) -> Request:
+        """The request. Raises UnknownRecord."""
+        return self._read(Request, request_id)
+
+    def answer(self, request_id: str, answer: Answer) -> bool:
+        """The request has its answer, and the event that carries it is out; False if it had one already."""
+
+        def write(pipe: Pipeline) -> bool:
+            request = self._read(Request, request_id, pipe)
+            if request.state is RequestState.ANSWERED:
+                return False
+            pipe.multi()
+            self._answer(pipe, request, answer)
+            return True
+
+        return self._transact(write, _key(request_id))
+
+    def requeue_request(self, request_id: str) -> None:
+        """A request whose queue entry was lost is in the agent's queue again."""
+        request = self.request(request_id)
+        if request.state is RequestState.RECEIVED:
+            tries = request.tries + 1
+            with self.client.pipeline() as pipe:
+                pipe.hset(_key(request_id), "tries", str(tries))
+                put(self._agent_queue, ANSWER, request_id, job_id=f"{request_id}-{tries + 1}", pipeline=pipe)
+                pipe.execute()
+
+    # -- experiments ---------------------------------------------------------------------------------------------
+
+    def propose(self, request_id: str, plan: Plan, estimate: Estimate | None, answer: Answer) -> Experiment | None:
+        """The request is answered by a proposed experiment; None if it had its answer already."""
+        experiment_id = self._next("exp")
+
+        def write(pipe: Pipeline) -> Experiment | None:
+            request = self._read(Request, request_id, pipe)
+            if request.state is RequestState.ANSWERED:
+                return None
+            experiment = Experiment(
+                id=experiment_id,
+                plan=plan,
+                owner=request.user,
+                conversation=request.conversation,
+                request_id=request_id,
+                estimate=estimate,
+                n_runs=plan.n_runs,
+                created_at=time.time(),
+            )
+            pipe.multi()
+            self._create(pipe, experiment, experiment.created_at)
+            self._answer(pipe, request, answer.model_copy(update={"experiment_id": experiment_id}))
+            return experiment
+
+        return self._transact(write, _key(request_id))
+
+    def experiment(self, experiment_id: str) -> Experiment:
+        """The experiment. Raises UnknownRecord."""
+        if not EXPERIMENT_ID.match(experiment_id):
+            raise UnknownRecord(experiment_id)
+        return self._read(Experiment, experiment_id)
+
+    def experiments(self, *states: ExperimentState) -> list[Experiment]:
+        """Every experiment in one of the states (in any, when none is given), oldest first."""
+        return self._all(Experiment, states or tuple(ExperimentState))
+
+    def approve(self, experiment_id: str, by: str) -> Experiment:
+        """The experiment is approved and its runs are queued, once.
+
+        Raises:
+            MoveRefused: it was not merely proposed (approved before, cancelled, ...).
+        """
+
+        def write(pipe: Pipeline) -> Experiment:
+            experiment = self._read(Experiment, experiment_id, pipe)
+            if experiment.state is not ExperimentState.PROPOSED:
+                raise MoveRefused(experiment_id, experiment.state, ExperimentState.APPROVED)
+            now = time.time()
+            pipe.multi()
+            approved = self._move(
+                pipe, experiment, ExperimentState.APPROVED, {"by": by}, approved_by=by, approved_at=now
+            )
+            for number, point in enumerate(experiment.plan.points(), start=1):
+                self._create(pipe, _run(approved, number, point, now), now)
+            return approved
+
+        return self._transact(write, _key(experiment_id))
+
+    def cancel(self, experiment_id: str, by: str) -> Experiment:
+        """The experiment ends: at once when nothing of it runs, else when its running attempts have stopped.
+
+        Raises:
+            MoveRefused: it has ended already.
+        """
+
+        def write(pipe: Pipeline) -> bool:
+            experiment = self._read(Experiment, experiment_id, pipe)
+            if experiment.state in FINAL_EXPERIMENT:
+                raise MoveRefused(experiment_id, experiment.state, ExperimentState.CANCELLED)
+            if experiment.state is not ExperimentState.PROPOSED:
+                return True
+            pipe.multi()
+            self._move(pipe, experiment, ExperimentState.CANCELLED, {"by": by}, finished_at=time.time())
+            return False
+
+        has_runs = self._transact(write, _key(experiment_id))
+        for run in self.runs(experiment_id) if has_runs else []:
+            if run.state not in FINAL_RUN:
+                self.cancel_run(run.id, by)
+        return self.experiment(experiment_id)
+
+    # -- runs ----------------------------------------------------------------------------------------------------
+
+    def run(self, run_id: str) -> Run:
+        """The run. Raises UnknownRecord."""
+        if not RUN_ID.match(run_id):
+            raise UnknownRecord(run_id)
+        return self._read(Run, run_id)
+
+    def runs(self, experiment_id: str) -> list[Run]:
+        """The runs of an experiment by number; empty before it is approved."""
+        experiment = self.experiment(experiment_id)
+        return self._read_many(Run, [f"{experiment_id}/{n}" for n in range(1, experiment.n_runs + 1)])
+
+    def runs_in(self, *states: RunState) -> list[Run]:
+        """Every run in one of the states, oldest first."""
+        return self._all(Run, states)
+
+    def bind(self, run_id: str, cards: tuple[str, ...], host: str, index: int) -> Run:
+        """The queued run is dispatched to its cards, its entry lies in the queue of the first one.
+
+        Raises:
+            MoveRefused: it is not queued any more.
+        """
+
+        def write(pipe: Pipeline) -> Run:
+            run = self._expect(pipe, run_id, RunState.DISPATCHED, RunState.QUEUED)
+            dispatch = run.dispatches + 1
+            pipe.multi()
+            moved = self._move(
+                pipe, run, RunState.DISPATCHED, dispatches=dispatch, host=host, card=cards[0], card_index=index
+            )
+            job_id = f"{run_id.replace('/', '-')}-d{dispatch}"
+            put(self._queue(cards[0]), RUN_ATTEMPT, run_id, dispatch, list(cards), job_id=job_id, pipeline=pipe)
+            return moved
+
+        return self._transact(write, _key(run_id))
+
+    def start(self, run_id: str, fence: int, pid: int) -> Run:
+        """The attempt runs: its interpreter was spawned with process id `pid`. Raises FenceError, MoveRefused."""
+
+        def write(pipe: Pipeline) -> Run:
+            run = self._fenced(pipe, run_id, fence)
+            if run.state is not RunState.DISPATCHED:
+                raise MoveRefused(run_id, run.state, RunState.RUNNING)
+            experiment = self._read(Experiment, run.experiment_id, pipe)
+            now = time.time()
+            pipe.multi()
+            if experiment.state is ExperimentState.APPROVED:
+                self._move(pipe, experiment, ExperimentState.RUNNING)
+            return self._move(pipe, run, RunState.RUNNING, {"fence": fence}, pid=pid, started_at=now)
+
+        return self._transact(write, _key(run_id), _key(_experiment_of(run_id)))
+
+    def finish(self, run_id: str, fence: int, result: RunResult) -> Run:
+        """The run is finished with its result, which stands before the queue forgets the entry. Raises as start."""
+        return self._end(run_id, RunState.FINISHED, fence=fence, result=result)
+
+    def fail(self, run_id: str, fence: int, cause: str, message: str, result: RunResult | None = None) -> Run:
+        """The run has failed for good, with its cause. Raises as start."""
+        return self._end(run_id, RunState.FAILED, fence=fence, cause=cause, message=message, result=result)
+
+    def cancelled(self, run_id: str, fence: int, message: str, result: RunResult | None = None) -> Run:
+        """The attempt has stopped because somebody asked for it. Raises as start."""
+        return self._end(run_id, RunState.CANCELLED, fence=fence, message=message, result=result)
+
+    def give_back(self, run_id: str, fence: int, message: str) -> Run:
+        """The attempt is lost (worker or host died, shutdown); the run is queued for its next one. Raises as start."""
+
+        def write(pipe: Pipeline) -> Run:
+            run = self._fenced(pipe, run_id, fence)
+            if run.state not in HOLDS_CARD:
+                raise MoveRefused(run_id, run.state, RunState.QUEUED)
+            around = self._around(pipe, run)
+            pipe.multi()
+            if run.state is RunState.CANCELLING:
+                return self._close(pipe, around, run, RunState.CANCELLED)
+            return self._move(pipe, run, RunState.QUEUED, {"why": message}, message=message, card=None, pid=None)
+
+        return self._transact(write, _key(run_id), _key(_experiment_of(run_id)), _counts(_experiment_of(run_id)))
+
+    def cancel_run(self, run_id: str, by: str) -> Run:
+        """The run is cancelled, or its attempt is told to stop and it is cancelling until that has.
+
+        Raises:
+            MoveRefused: it has ended already.
+        """
+
+        def write(pipe: Pipeline) -> Run:
+            run = self._read(Run, run_id, pipe)
+            if run.state in FINAL_RUN:
+                raise MoveRefused(run_id, run.state, RunState.CANCELLED)
+            around = self._around(pipe, run)
+            pipe.multi()
+            if run.state in (RunState.QUEUED, RunState.PAUSED):
+                return self._close(pipe, around, run, RunState.CANCELLED, message=f"cancelled by {by}")
+            if run.state is RunState.CANCELLING:
+                return run
+            return self._move(pipe, run, RunState.CANCELLING, {"by": by}, message=f"cancelled by {by}")
+
+        return self._transact(write, _key(run_id), _key(_experiment_of(run_id)), _counts(_experiment_of(run_id)))
+
+    def _end(self, run_id: str, state: RunState, fence: int, **fields: Any) -> Run:
+        def write(pipe: Pipeline) -> Run:
+            run = self._fenced(pipe, run_id, fence)
+            if run.state in FINAL_RUN or run.state is RunState.QUEUED:
+                raise MoveRefused(run_id, run.state, state)
+            around = self._around(pipe, run)
+            pipe.multi()
+            return self._close(pipe, around, run, state, **fields)
+
+        experiment_id = _experiment_of(run_id)
+        return self._transact(write, _key(run_id), _key(experiment_id), _counts(experiment_id))
+
+    def _around(self, pipe: Pipeline, run: Run) -> tuple[Experiment, dict[str, int]]:
+        """The run's experiment and its counts of ended runs, as watched."""
+        return self._read(Experiment, run.experiment_id, pipe), self.counts(run.experiment_id, pipe)
+
+    def _close(
+        self, pipe: Pipeline, around: tuple[Experiment, dict[str, int]], run: Run, state: RunState, **fields: Any
+    ) -> Run:
+        """The run's final move; the last run of an experiment ends that too, in the same transaction."""
+        experiment, counts = around
+        now = time.time()
+        closed: Run = self._move(pipe, run, state, {"fence": run.fence}, finished_at=now, **fields)
+        counts = {**counts, state.value: counts.get(state, 0) + 1}
+        pipe.hincrby(_counts(experiment.id), state.value, 1)
+        if sum(counts.values()) == experiment.n_runs:
+            end = _ending(counts)
+            self._move(pipe, experiment, end, {"counts": counts}, finished_at=now)
+            if end is not ExperimentState.CANCELLED:
+                self._put_report(pipe, experiment, 1)
+        return closed
+
+    def counts(self, experiment_id: str, client: Any = None) -> dict[str, int]:
+        """Number of ended runs by final state."""
+        found = (client or self.client).hgetall(_counts(experiment_id))
+        return {str(k): int(v) for k, v in found.items()}
+
+    # -- progress, history ---------------------------------------------------------------------------------------
+
+    def report_progress(self, run_id: str, fence: int, progress: Progress) -> None:
+        """The run's progress is overwritten. Raises FenceError when a newer attempt exists."""
+        newest = int(self.client.hget(_key(run_id), "fence") or 0)
+        if newest != fence:
+            raise FenceError(run_id, fence, newest)
+        self.client.set(f"{PREFIX}progress:{run_id}", progress.model_dump_json(), ex=PROGRESS_S)
+
+    def progress(self, run_ids: Iterable[str]) -> dict[str, Progress]:
+        """The last progress of each run that has reported any."""
+        ids = list(run_ids)
+        values = self.client.mget([f"{PREFIX}progress:{i}" for i in ids]) if ids else []
+        return {i: Progress.model_validate_json(v) for i, v in zip(ids, values, strict=True) if v}
+
+    def card_uses(self) -> dict[str, CardUse]:
+        """Card UUID to the run that has it, from dispatch to its end."""
+        runs = [run for run in self.runs_in(*HOLDS_CARD) if run.card]
+        progress = self.progress(run.id for run in runs)
+        return {
+            str(run.card): CardUse(
+                run_id=run.id,
+                label=run.point.model,
+                pid=run.pid,
+                eta_s=progress[run.id].eta_s if run.id in progress else None,
+            )
+            for run in runs
+        }
+
+    def remember_duration(self, kind: str, seconds: float) -> None:
+        """A finished run of this kind took so long; the newest 20 are kept for estimates."""
+        with self.client.pipeline() as pipe:
+            pipe.lpush(f"{PREFIX}history:{kind}", f"{seconds:.3f}")
+            pipe.ltrim(f"{PREFIX}history:{kind}", 0, HISTORY_LENGTH - 1)
+            pipe.execute()
+
+    def durations(self, kind: str) -> list[float]:
+        """Seconds that the newest runs of this kind took."""
+        return [float(v) for v in self.client.lrange(f"{PREFIX}history:{kind}", 0, -1)]
+
+    # -- reports -------------------------------------------------------------------------------------------------
+
+    def save_report(self, experiment_id: str, revision: int, report: str, figures: dict[str, bytes]) -> bool:
+        """Report (JSON) and figures stand in Redis, the event is out; False if this revision was there already."""
+        for name, data in figures.items():
+            self.client.set(_figure(experiment_id, revision, name), data, ex=FIGURE_S)
+
+        def write(pipe: Pipeline) -> bool:
+            experiment = self._read(Experiment, experiment_id, pipe)
+            if experiment.report_revision >= revision:
+                return False
+            pipe.multi()
+            pipe.hset(_key(experiment_id), "report_revision", str(revision))
+            pipe.hset(f"{PREFIX}report:{experiment_id}", str(revision), report)
+            self._event(pipe, "report.ready", experiment, {"revision": revision, "figures": sorted(figures)})
+            return True
+
+        return self._transact(write, _key(experiment_id))
+
+    def report(self, experiment_id: str, revision: int) -> str | None:
+        """The report's JSON; None when there is none."""
+        found: str | None = self.client.hget(f"{PREFIX}report:{experiment_id}", str(revision))
+        return found
+
+    def figure(self, raw: Client, experiment_id: str, revision: int, name: str) -> bytes | None:
+        """A figure's bytes, read with a client that does not decode; None when it is gone (kept 30 days)."""
+        found: bytes | None = raw.get(_figure(experiment_id, revision, name))
+        return found
+
+    def requeue_report(self, experiment: Experiment, tries: int) -> None:
+        """An ended experiment without its report is in the agent's queue again."""
+        with self.client.pipeline() as pipe:
+            self._put_report(pipe, experiment, tries)
+            pipe.execute()
+
+    def _put_report(self, pipe: Pipeline, experiment: Experiment, tries: int) -> None:
+        revision = experiment.report_revision + 1
+        job_id = f"{experiment.id}-report-{revision}-{tries}"
+        put(self._agent_queue, WRITE_REPORT, experiment.id, revision, job_id=job_id, pipeline=pipe)
+
+    # -- the floor of it -----------------------------------------------------------------------------------------
+
+    def _next(self, kind: str) -> str:
+        return f"{kind}-{self.client.incr(f'{PREFIX}seq:{kind}')}"
+
+    def _queue(self, card: str) -> Queue:
+        return self._card_queues.setdefault(card, open_queue(self.client, card_queue(card)))
+
+    def _transact(self, write: Callable[[Pipeline], Any], *keys: str) -> Any:
+        return self.client.transaction(write, *keys, value_from_callable=True)
+
+    def _create(self, pipe: Pipeline, record: Request | Experiment | Run, created_at: float) -> None:
+        pipe.hset(_key(record.id), mapping=_dump(record))
+        pipe.zadd(_index(record, record.state), {record.id: created_at})
+        if not isinstance(record, Request):
+            self._event(pipe, _kind(record, record.state), record, {})
+
+    def _answer(self, pipe: Pipeline, request: Request, answer: Answer) -> None:
+        self._move(pipe, request, RequestState.ANSWERED, answer.model_dump(mode="json"), answer=answer)
+
+    def _move(self, pipe: Pipeline, record: Any, state: Any, data: dict[str, Any] | None = None, **fields: Any) -> Any:
+        """State, index and event go into the transaction; returns the record as it will be."""
+        moved = record.model_copy(update={"state": state, **fields})
+        written = _dump(moved)
+        pipe.hset(_key(record.id), mapping={k: written[k] for k in ("state", *fields)})
+        pipe.zrem(_index(record, record.state), record.id)
+        pipe.zadd(_index(record, state), {record.id: _age(record)})
+        self._event(pipe, _kind(record, state), moved, data or {})
+        return moved
+
+    def _event(self, pipe: Pipeline, kind: str, record: Any, data: dict[str, Any]) -> None:
+        events.write(pipe, Event(kind=kind, subject=record.id, conversation=record.conversation, data=data))
+
+    def _expect(self, pipe: Pipeline, run_id: str, wanted: RunState, *allowed: RunState) -> Run:
+        run = self._read(Run, run_id, pipe)
+        if run.state not in allowed:
+            raise MoveRefused(run_id, run.state, wanted)
+        return run
+
+    def _fenced(self, pipe: Pipeline, run_id: str, fence: int) -> Run:
+        run = self._read(Run, run_id, pipe)
+        if run.fence != fence:
+            raise FenceError(run_id, fence, run.fence)
+        return run
+
+    def _read(self, cls: type[R], record_id: str, client: Any = None) -> R:
+        found = (client or self.client).hgetall(_key(record_id))
+        if not found:
+            raise UnknownRecord(record_id)
+        return _load(cls, found)
+
+    def _read_many(self, cls: type[R], ids: list[str]) -> list[R]:
+        with self.client.pipeline(transaction=False) as pipe:
+            for record_id in ids:
+                pipe.hgetall(_key(record_id))
+            return [_load(cls, found) for found in pipe.execute() if found]
+
+    def _all(self, cls: Any, states: Iterable[Any]) -> Any:
+        name = cls.__name__.lower()
+        ids: list[tuple[str, float]] = []
+        for state in states:
+            ids += self.client.zrange(f"{PREFIX}index:{name}:{state}", 0, -1, withscores=True)
+        ids.sort(key=lambda pair: pair[1])
+        wanted = set(states)
+        # A record may move between the index and the read; what it is now decides.
+        return [r for r in self._read_many(cls, [i for i, _ in ids]) if r.state in wanted]
+
+    def requests(self, *states: RequestState) -> list[Request]:
+        """Every request in one of the states, oldest first."""
+        found: list[Request] = self._all(Request, states)
+        return found
+
+
+def _age(record: Request | Experiment | Run) -> float:
+    """The index is ordered by age; a run's age begins when it was first queued."""
+    return record.queued_at if isinstance(record, Run) else record.created_at
+
+
+def _run(experiment: Experiment, number: int, point: Any, now: float) -> Run:
+    plan = experiment.plan
+    return Run(
+        id=f"{experiment.id}/{number}",
+        experiment_id=experiment.id,
+        number=number,
+        point=point,
+        template=plan.template,
+        epochs=plan.epochs,
+        max_steps=plan.max_steps,
+        gpus=plan.gpus_per_run,
+        priority=plan.priority,
+        owner=experiment.owner,
+        conversation=experiment.conversation,
+        queued_at=now,
+    )
+
+
+def _ending(counts: dict[str, int]) -> ExperimentState:
+    """One run that finished makes the experiment finished; its counts tell the rest."""
+    if counts.get(RunState.FINISHED):
+        return ExperimentState.FINISHED
+    return ExperimentState.FAILED if counts.get(RunState.FAILED) else ExperimentState.CANCELLED
+
+
+def _key(record_id: str) -> str:
+    kind = "run" if "/" in record_id else record_id.split("-")[0]
+    return f"{PREFIX}{kind}:{record_id}"
+
+
+def _counts(experiment_id: str) -> str:
+    return f"{PREFIX}counts:{experiment_id}"
+
+
+def _figure(experiment_id: str, revision: int, name: str) -> str:
+    return f"{PREFIX}figure:{experiment_id}:{revision}:{name}"
+
+
+def _experiment_of(run_id: str) -> str:
+    return run_id.split("/")[0]
+
+
+def _index(record: Any, state: Any) -> str:
+    return f"{PREFIX}index:{type(record).__name__.lower()}:{state}"
+
+
+def _kind(record: Any, state: Any) -> str:
+    return f"{type(record).__name__.lower()}.{state}"
+
+
+def _dump(record: Record) -> dict[str, str]:
+    return {k: json.dumps(v, ensure_ascii=False) for k, v in record.model_dump(mode="json").items()}
+
+
+def _load(cls: type[R], found: dict[str, str]) -> R:
+    return cls.model_validate({k: json.loads(v) for k, v in found.items()})
