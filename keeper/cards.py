@@ -85,7 +85,7 @@ class SimulatedCards:
     def _process(self, pid: int) -> tuple[CardProcess, float] | None:
         """The process with its CPU share in percent of one core; None when it is gone or a zombie."""
         try:
-            process = self._seen.setdefault(pid, psutil.Process(pid))
+            process = self._seen.get(pid) or self._seen.setdefault(pid, psutil.Process(pid))
             if not process.is_running() or process.status() == psutil.STATUS_ZOMBIE:
                 self._seen.pop(pid)
                 return None

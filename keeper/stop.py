@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import queue
 import signal
 
@@ -25,10 +26,8 @@ class Stop:
     def wait(self, seconds: float) -> bool:
         """Whether the end was asked for, after at most this long."""
         if not self.asked:
-            try:
+            with contextlib.suppress(queue.Empty):
                 self._wakeups.get(timeout=max(0.0, seconds))
-            except queue.Empty:
-                pass
         return self.asked
 
     def on_signals(self) -> Stop:
