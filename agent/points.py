@@ -112,7 +112,8 @@ def group(runs: Sequence[Run], metric: str) -> list[PointData]:
     groups: dict[tuple[object, ...], list[Run]] = {}
     for run in counted:
         groups.setdefault(_key(run), []).append(run)
-    return [_point(members, metric, varying, len(models) > 1) for members in groups.values()]
+    lengths = {(run.epochs, run.max_steps) for run in counted}
+    return [_point(m, metric, varying, len(models) > 1, len(lengths) > 1) for m in groups.values()]
 
 
 def _varying(runs: Sequence[Run]) -> tuple[str, ...]:
@@ -126,11 +127,15 @@ def _key(run: Run) -> tuple[object, ...]:
     return run.point.model, run.point.dataset, run.epochs, run.max_steps, tuple(params)
 
 
-def _point(runs: Sequence[Run], metric: str, varying: tuple[str, ...], name_model: bool) -> PointData:
+def _point(
+    runs: Sequence[Run], metric: str, varying: tuple[str, ...], name_model: bool, name_length: bool
+) -> PointData:
     first = runs[0]
     params = {k: first.point.params[k] for k in varying if k in first.point.params}
     words = [first.point.model] if name_model or not params else []
     words += [f"{k} {number(v)}" for k, v in params.items()]
+    if name_length and "epochs" not in params:
+        words += [f"{first.epochs} epochs" if first.epochs else f"{first.max_steps} steps"]
     return PointData(
         label=" ".join(words),
         model=first.point.model,

@@ -10,12 +10,12 @@ Language = Literal["en", "zh"]
 
 _SENTENCES: dict[str, tuple[str, str]] = {
     # places
-    "on": (" on {dataset}", "{dataset} 上"),
-    "after_epochs": (" after {n} epoch{s}", "{n} 个 epoch 后"),
-    "after_steps": (" after {n} step{s}", "{n} 步后"),
+    "on": (" on {dataset}", "在 {dataset} 上，"),
+    "after_epochs": (" after {n} epoch{s}", "{n} 个 epoch 后，"),
+    "after_steps": (" after {n} step{s}", "{n} 步后，"),
     "interval": ("95 % interval {low} to {high}", "95 % 区间 {low} 到 {high}"),
     "holm": (", adjusted for {m} comparisons", "，已按 {m} 次比较校正"),
-    "seeds_each": ("{n} seeds each", "各 {n} 个种子"),
+    "seeds_each": ("{n} seed{s} each", "各 {n} 个种子"),
     "seeds_both": ("{a} and {b} seeds", "种子数 {a} 与 {b}"),
     "seeds": ("{n} seed{s}", "{n} 个种子"),
     "lower": (" (lower is better)", "（越低越好）"),
@@ -39,7 +39,8 @@ _SENTENCES: dict[str, tuple[str, str]] = {
     "no_winner": (
         "No clear winner{on}{after}: {a} came out best, but is not distinguishable from {names}: {metric} {va} "
         "against {vb}{of}, difference {d} ({interval}, {seeds})",
-        "{on}{after}没有明确的胜者：{a} 数值最好，但与 {names} 无法区分：{metric} {va} 对 {vb}{of}，差 {d}（{interval}，{seeds}）",
+        "{on}{after}没有明确的胜者：{a} 数值最好，但与 {names} 无法区分：{metric} {va} 对 {vb}{of}，差 {d}"
+        "（{interval}，{seeds}）",
     ),
     "of": (" of {b}", "（{b}）"),
     "survivors": (
@@ -67,12 +68,17 @@ _SENTENCES: dict[str, tuple[str, str]] = {
     ),
     "only_one_left": (
         "Only {a}{on} has results: {metric} {va}{after} ({spread}); nothing can be compared",
-        "{on}只有 {a} 有结果：{after}{metric} {va}（{spread}）；无法比较",
+        "{on}{after}只有 {a} 有结果：{metric} {va}（{spread}）；无法比较",
     ),
     "none": (
         "No run{on} gave a result: {how}",
         "{on}没有任何运行得到结果：{how}",
     ),
+    "out_ok": ("{n} ok", "{n} 个完成"),
+    "out_diverged": ("{n} diverged", "{n} 个发散"),
+    "out_failed": ("{n} failed", "{n} 个失败"),
+    "out_cancelled": ("{n} cancelled", "{n} 个取消"),
+    "out_unfinished": ("{n} unfinished", "{n} 个未完成"),
     # claims about one data set among several
     "claim_best": ("{a} is best", "{a} 最好"),
     "claim_none": ("no clear winner", "没有明确的胜者"),
@@ -84,43 +90,44 @@ _SENTENCES: dict[str, tuple[str, str]] = {
     "rise_it": ("; it was still improving", "；仍在提升"),
     "rise_some": ("; {names} {were} still improving", "；{names} 仍在提升"),
     "more_epochs": (
-        "The curves were still rising, so the order may change: {n} epochs would tell more than {now}.",
+        "Curves were still improving at the end, so the order may change: {n} epochs would tell more than {now}.",
         "曲线仍在提升，名次可能改变：跑 {n} 个 epoch 会比 {now} 个更能说明问题。",
     ),
     "more_training": (
-        "The curves were still improving, so the order may change with longer training.",
+        "Curves were still improving at the end, so the order may change with longer training.",
         "曲线仍在提升，训练更久名次可能改变。",
     ),
     "worsening": (
-        "{names} {were} getting worse at the end: fewer epochs, or the best epoch instead of the last, may suit better.",
+        "{names} {were} getting worse at the end: fewer epochs, or the best one instead of the last, may suit better.",
         "{names} 在末尾变差：减少 epoch，或取最好而非最后一个 epoch，可能更合适。",
     ),
     # what would settle it
     "settle": (
         "To settle it: about {n} seeds of each, if the true difference is the one seen ({d}) and the spread too "
         "(80 % power); the spread of few seeds is itself rough.",
-        "要分出高下：如果真实差异就是现在看到的 {d}，离散度也如此，各需约 {n} 个种子（检验力 80 %）；少数种子的离散度本身也很粗略。",
+        "要分出高下：如果真实差异就是现在看到的 {d}，离散度也如此，各需约 {n} 个种子（检验力 80 %）；"
+        "少数种子的离散度本身也很粗略。",
     ),
     "settle_many": (
-        "To settle it, more than {n} seeds of each would be needed (80 % power for the difference seen): for most "
-        "purposes they are equally good.",
-        "要分出高下，各需超过 {n} 个种子（按看到的差异，检验力 80 %）：多数情况下可以认为一样好。",
+        "To settle it, more than {n} seeds of each would be needed (80 % power for the difference seen): the "
+        "difference is small against the spread.",
+        "要分出高下，各需超过 {n} 个种子（按看到的差异，检验力 80 %）：与离散度相比，差异很小。",
     ),
     "settle_three": ("To settle it: at least 3 seeds of each.", "要分出高下：各至少 3 个种子。"),
     "settle_same": ("More seeds would only matter if they differed.", "只有种子之间出现差异，增加种子才有意义。"),
     "no_seed_effect": (
-        "Seeds that all agree to the last digit suggest that the seed has no effect or the metric is coarse: check that "
-        "first.",
+        "Seeds that all agree to the last digit suggest that the seed has no effect or the metric is coarse: check "
+        "that first.",
         "所有种子连最后一位都相同，可能是种子没有起作用，或指标太粗：请先检查这一点。",
     ),
     # seeds that went wrong
     "diverged": (
-        "{n} of {all} seeds of {a} diverged ({seeds}) and {are} not in its mean.",
-        "{a} 的 {all} 个种子中有 {n} 个发散（{seeds}），未计入均值。",
+        "{n} of {all} seeds of {a} diverged (seed {seeds}) and {are} not in its mean.",
+        "{a} 的 {all} 个种子中有 {n} 个发散（种子 {seeds}），未计入均值。",
     ),
     "lost": (
-        "{n} of {all} seeds of {a} gave no result ({seeds}) and {are} not in its mean.",
-        "{a} 的 {all} 个种子中有 {n} 个没有结果（{seeds}），未计入均值。",
+        "{n} of {all} seeds of {a} gave no result (seed {seeds}) and {are} not in its mean.",
+        "{a} 的 {all} 个种子中有 {n} 个没有结果（种子 {seeds}），未计入均值。",
     ),
     "far_off": (
         "Seed {seed} of {a} ended far from its siblings ({value}); it counts, and without it the mean would be "
@@ -132,7 +139,7 @@ _SENTENCES: dict[str, tuple[str, str]] = {
         "{b} 的 {all} 个种子中有 {n} 个发散，未计入均值；这对它不利，而不是有利。",
     ),
     "survivors_why": (
-        "A mean over the seeds that survived flatters {a}; steady training (a lower lr, clipping, warm-up) comes first.",
+        "A mean over the seeds that survived flatters {a}; steadier training (lower lr, clipping, warm-up) is first.",
         "只对幸存种子求均值会高估 {a}；应先让训练稳定（更低的 lr、梯度裁剪、warm-up）。",
     ),
     "not_compared": (

@@ -135,11 +135,18 @@ def metric_name(metric: str) -> str:
 
 
 def decimals(spread: float | None, value: float = 0.0) -> int:
-    """Decimals that leave two significant digits of `spread`; without one, three significant digits of `value`."""
+    """Decimals that `spread` supports; without one, three significant digits of `value`.
+
+    Two significant digits of a spread that starts below 355, one of the others (Particle Data Group, Review of
+    Particle Physics, introduction, 5.3): 0.953 ± 0.013, but 0.64 ± 0.08.
+    """
     basis, digits = (spread, 2) if spread and math.isfinite(spread) else (value, 3)
     if not basis or not math.isfinite(basis):
         return 3
-    return max(-6, min(6, digits - 1 - math.floor(math.log10(abs(basis)) + 1e-12)))
+    exponent = math.floor(math.log10(abs(basis)) + 1e-12)
+    if basis is spread and abs(basis) / 10.0**exponent >= 3.55:
+        digits = 1
+    return max(-6, min(6, digits - 1 - exponent))
 
 
 def fixed(value: float | None, places: int) -> str:
