@@ -11,6 +11,7 @@ import json
 import re
 import time
 from collections.abc import Callable, Iterable
+from enum import StrEnum
 from typing import Any, TypeVar
 
 from redis.client import Pipeline
@@ -40,6 +41,8 @@ from lab.run import (
 from lab.store import PREFIX, Client
 
 R = TypeVar("R", bound=Record)
+T = TypeVar("T")
+M = TypeVar("M", Request, Experiment, Run)
 
 CLAIM_S = 90_000
 """An event id is remembered so long (25 h): longer than any redelivery by a chat service."""
@@ -317,7 +320,7 @@ class Ledger:
         """The run's final move; the last run of an experiment ends that too, in the same transaction."""
         experiment, counts = around
         now = time.time()
-        closed: Run = self._move(pipe, run, state, {"fence": run.fence}, finished_at=now, **fields)
+        closed = self._move(pipe, run, state, {"fence": run.fence}, finished_at=now, **fields)
         counts = {**counts, state.value: counts.get(state, 0) + 1}
         pipe.hincrby(_counts(experiment.id), state.value, 1)
         if sum(counts.values()) == experiment.n_runs:
@@ -420,8 +423,9 @@ class Ledger:
     def _queue(self, card: str) -> Queue:
         return self._card_queues.setdefault(card, open_queue(self.client, card_queue(card)))
 
-    def _transact(self, write: Callable[[Pipeline], Any], *keys: str) -> Any:
-        return self.client.transaction(write, *keys, value_from_callable=True)
+    def _transact(self, write: Callable[[Pipeline], T], *keys: str) -> T:
+        done: T = self.client.transaction(write, *keys, value_from_callable=True)
+        return done
 
     def _create(self, pipe: Pipeline, record: Request | Experiment | Run, created_at: float) -> None:
         pipe.hset(_key(record.id), mapping=_dump(record))
@@ -432,7 +436,7 @@ class Ledger:
     def _answer(self, pipe: Pipeline, request: Request, answer: Answer) -> None:
         self._move(pipe, request, RequestState.ANSWERED, answer.model_dump(mode="json"), answer=answer)
 
-    def _move(self, pipe: Pipeline, record: Any, state: Any, data: dict[str, Any] | None = None, **fields: Any) -> Any:
+    def _move(self, pipe: Pipeline, record: M, state: StrEnum, data: dict[str, Any] | None = None, **fields: Any) -> M:
         """State, index and event go into the transaction; returns the record as it will be."""
         moved = record.model_copy(update={"state": state, **fields})
         written = _dump(moved)
@@ -469,7 +473,7 @@ class Ledger:
                 pipe.hgetall(_key(record_id))
             return [_load(cls, found) for found in pipe.execute() if found]
 
-    def _all(self, cls: Any, states: Iterable[Any]) -> Any:
+    def _all(self, cls: type[M], states: Iterable[StrEnum]) -> list[M]:
         name = cls.__name__.lower()
         ids: list[tuple[str, float]] = []
         for state in states:
@@ -481,8 +485,7 @@ class Ledger:
 
     def requests(self, *states: RequestState) -> list[Request]:
         """Every request in one of the states, oldest first."""
-        found: list[Request] = self._all(Request, states)
-        return found
+        return self._all(Request, states)
 
 
 def _age(record: Request | Experiment | Run) -> float:

@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any, TypeAlias
 
 import redis
 from redis.backoff import ExponentialBackoff
@@ -28,7 +29,8 @@ AWAY = (redis.exceptions.ConnectionError, redis.exceptions.TimeoutError)
 SOCKET_PATH_MAX = 100
 """Bytes; sun_path in unix(7) holds 108 on Linux, 104 on macOS, ending zero included."""
 
-Client = redis.Redis
+Client: TypeAlias = Any
+"""A redis.Redis; its own types give every reply as a union that nothing here could narrow."""
 
 
 def connect(settings: Settings, *, decode: bool = True) -> Client:
@@ -45,7 +47,7 @@ def connect(settings: Settings, *, decode: bool = True) -> Client:
         "retry": Retry(ExponentialBackoff(cap=0.5, base=0.05), 3),
     }
     if settings.redis_url is None:
-        return redis.Redis(unix_socket_path=str(settings.socket_path), **options)  # type: ignore[arg-type]
+        return redis.Redis(unix_socket_path=str(settings.socket_path), **options)
     try:
         return redis.Redis.from_url(settings.redis_url.get_secret_value(), **options)
     except ValueError as error:
