@@ -28,13 +28,17 @@ class CardSource(Protocol):
         ...
 
 
-def card_source(host: str, simulate: int | None, running: Running = dict) -> CardSource:
-    """The host's real cards, or `simulate` made-up ones where that is set."""
+def card_source(host: str, simulate: int = 0, running: Running = dict, open_wait_s: float = 10.0) -> CardSource:
+    """The host's real cards, or `simulate` made-up ones where that is set.
+
+    Args:
+        open_wait_s: how long a reading waits for the driver's initialisation before it says that there are none yet.
+    """
     if simulate:
         return SimulatedCards(host, simulate, running)
     from keeper.nvml import DriverCards
 
-    return DriverCards(host)
+    return DriverCards(host, open_wait_s=open_wait_s)
 
 
 class SimulatedCards:

@@ -16,6 +16,9 @@ from lab.errors import CardError, ConfigError
 
 log = logging.getLogger(__name__)
 
+OPEN_WAIT_S = 0.5
+"""A slow driver is read at a later tick: the watch has to answer a signal within a second."""
+
 
 class Watch:
     """Reads the host's cards, publishes them, and keeps the reserved one.
@@ -57,7 +60,7 @@ class Watch:
         self._data_dir = data_dir
         self._simulated = simulate > 0
         self._running = running
-        self._source = source or card_source(host, simulate, self._running_and_keeper)
+        self._source = source or card_source(host, simulate, self._running_and_keeper, OPEN_WAIT_S)
         self._roles = (reserve_last, auto_detect, chosen)
         self._keep_on = keep
         self._interval_s = interval_s
