@@ -77,6 +77,8 @@ class DataSet(Record):
     """What to do on that host when it is not present."""
     classes: int | None = None
     train_samples: int | None = None
+    image_size: int | None = None
+    """Side in pixels at which it is trained unless the plan says otherwise; None when unknown."""
 
 
 class Host(Record):

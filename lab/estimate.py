@@ -71,6 +71,14 @@ def estimate(
     )
 
 
+def words(estimate: Estimate | None) -> str:
+    """`about 4 min on 3 cards, 0.20 GPU-h (rough: no history yet)`, or that nothing is known."""
+    if estimate is None:
+        return "no estimate yet"
+    cards = f"{estimate.cards} card{'' if estimate.cards == 1 else 's'}"
+    return f"about {duration(estimate.wall_s)} on {cards}, {estimate.gpu_hours:.2g} GPU-h ({estimate.basis})"
+
+
 def duration(seconds: float) -> str:
     """A length of time for people: `45 s`, `4 min`, `2.5 h`, `3.1 days`."""
     if seconds < 90:

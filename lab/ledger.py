@@ -137,6 +137,7 @@ class Ledger:
             )
             pipe.multi()
             self._create(pipe, experiment, experiment.created_at)
+            pipe.zadd(_conversation(request.conversation), {experiment_id: experiment.created_at})
             self._answer(pipe, request, answer.model_copy(update={"experiment_id": experiment_id}))
             return experiment
 
@@ -151,6 +152,10 @@ class Ledger:
     def experiments(self, *states: ExperimentState) -> list[Experiment]:
         """Every experiment in one of the states (in any, when none is given), oldest first."""
         return self._all(Experiment, states or tuple(ExperimentState))
+
+    def experiments_in(self, conversation: str) -> list[Experiment]:
+        """The experiments that were proposed in a conversation, oldest first."""
+        return self._read_many(Experiment, self.client.zrange(_conversation(conversation), 0, -1))
 
     def approve(self, experiment_id: str, by: str) -> Experiment:
         """The experiment is approved and its runs are queued, once.
@@ -521,6 +526,10 @@ def _ending(counts: dict[str, int]) -> ExperimentState:
 def _key(record_id: str) -> str:
     kind = "run" if "/" in record_id else record_id.split("-")[0]
     return f"{PREFIX}{kind}:{record_id}"
+
+
+def _conversation(conversation: str) -> str:
+    return f"{PREFIX}conversation:{conversation}"
 
 
 def _counts(experiment_id: str) -> str:

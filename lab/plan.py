@@ -174,6 +174,33 @@ class Plan(Frozen):
         runs = f"{self.n_runs} run{'' if self.n_runs == 1 else 's'}"
         return f"{runs} = {factors}" if factors else runs
 
+    def stated(self) -> list[str]:
+        """The fields with a value that the message itself gave, models and data set left out: `axes.lr`, `epochs`."""
+        assumed = {a.field for a in self.assumed}
+        fields = [f"axes.{name}" for name in self.axes]
+        fields += [name for name in ("epochs", "max_steps", "budget", "deadline") if getattr(self, name) is not None]
+        fields += ["gpus_per_run"] if self.gpus_per_run > 1 else []
+        fields += ["priority"] if self.priority != "normal" else []
+        return [field for field in fields if field not in assumed]
+
+    def in_words(self, field: str) -> str:
+        """A field with its value for people: `lr 0.001`, `3 seeds`, `epochs 3`, `data set digits`."""
+        name = field.removeprefix("axes.")
+        value = self.axes.get(name) if field.startswith("axes.") else getattr(self, name, None)
+        label = {"batch_size": "batch", "dataset": "data set", "gpus_per_run": "cards a run", "max_steps": "steps"}.get(
+            name, name.replace("_", " ")
+        )
+        if name == "seed" and isinstance(value, tuple):
+            return f"{len(value)} seed{'' if len(value) == 1 else 's'}"
+        if isinstance(value, tuple):
+            return f"{label} {', '.join(number(v) for v in value)}"
+        if isinstance(value, Range):
+            return f"{label} {number(value.low)} to {number(value.high)}"
+        if isinstance(value, Budget):
+            limits = [(value.gpu_hours, "GPU-h"), (value.wall_hours, "h")]
+            return f"{label} {', '.join(f'{number(v)} {unit}' for v, unit in limits if v is not None)}"
+        return f"{label} {number(value)}" if isinstance(value, bool | int | float | str) else label
+
     def why(self, field: str) -> str | None:
         """The reason for which `field` was assumed; None when the message stated it."""
         return next((a.reason for a in self.assumed if a.field == field), None)

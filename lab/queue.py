@@ -46,8 +46,7 @@ class KnownJob(Job):
     def restore(self, raw_data: Any) -> Any:
         restored = super().restore(raw_data)
         self._success_callback_name = self._failure_callback_name = self._stopped_callback_name = None
-        self._success_callback = self._failure_callback = self._stopped_callback = None
-        self.webhooks = None
+        self.webhooks = []
         return restored
 
 

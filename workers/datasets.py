@@ -230,7 +230,13 @@ def available(named_folders: Mapping[str, Path], data_root: Path | None) -> list
     own = [name for name in folders if name not in TORCHVISION and name not in BUILTIN]
     return [
         *(
-            DataSet(name=b.name, present=True, classes=b.classes, train_samples=b.train_samples)
+            DataSet(
+                name=b.name,
+                present=True,
+                classes=b.classes,
+                train_samples=b.train_samples,
+                image_size=b.image_size,
+            )
             for b in BUILTIN.values()
         ),
         *(_torchvision(t, folders, data_root) for t in TORCHVISION.values()),
@@ -318,6 +324,7 @@ def _torchvision(entry: TorchvisionSet, folders: Mapping[str, Path], data_root: 
         how_to_get=None if present else _download(entry, folders, data_root),
         classes=entry.classes,
         train_samples=entry.train_samples,
+        image_size=entry.image_size,
     )
 
 

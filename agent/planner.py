@@ -1,0 +1,211 @@
+"""A plan against what the hosts have: is it possible there, how long does it take, and what has to be asked first."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import jsonschema
+
+from agent import catalog
+from lab import cardtable
+from lab import estimate as estimates
+from lab.card import Card, DataSet, Host, HostCards
+from lab.ledger import Ledger
+from lab.plan import Plan, Point, number
+from lab.run import Estimate
+from lab.settings import DefaultSettings
+
+NO_HOST = "no host is up, so nothing was checked: the runs wait until one is"
+NATIVE_SIZE = 224
+"""Side in pixels at which the catalogue's floating point operations were counted."""
+BUILT_IN = ("synthetic",)
+"""Data sets that nobody means when he names none."""
+
+
+@dataclass(frozen=True)
+class Lab:
+    """What is up now.
+
+    Attributes:
+        hosts: what `overnight work` published, one entry a host.
+        cards: what `overnight keep` published.
+        now: seconds since the epoch.
+    """
+
+    hosts: Sequence[Host]
+    cards: Sequence[HostCards]
+    now: float
+
+    def datasets(self) -> dict[str, DataSet]:
+        """Every data set by name; one that is present on any host counts as present."""
+        found: dict[str, DataSet] = {}
+        for host in self.hosts:
+            for dataset in host.datasets:
+                if dataset.name not in found or dataset.present:
+                    found[dataset.name] = dataset
+        return found
+
+    def usable(self) -> list[Card]:
+        """The cards that can train, busy or not."""
+        return cardtable.usable(self.cards, self.now)
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A plan that may be shown with buttons when `question` is None, and only talked about otherwise."""
+
+    plan: Plan
+    estimate: Estimate | None = None
+    question: str | None = None
+
+
+def default_dataset(lab: Lab, defaults: DefaultSettings) -> tuple[str | None, str]:
+    """The data set for a message that names none, and why; None when the person has to say which."""
+    if defaults.dataset:
+        return defaults.dataset, "the lab's default"
+    present = [name for name, d in lab.datasets().items() if d.present and name not in BUILT_IN]
+    if not lab.hosts:
+        return "digits", "it ships with Overnight"
+    if len(present) == 1:
+        return present[0], "the only data set on these hosts"
+    return None, ""
+
+
+def ask_dataset(lab: Lab) -> str:
+    """The question for a message that names no data set where there are several."""
+    present = sorted(name for name, d in lab.datasets().items() if d.present and name not in BUILT_IN)
+    return f"Which data set? Here are {', '.join(present)}." if present else "Which data set?"
+
+
+def prepare(plan: Plan, lab: Lab, ledger: Ledger, max_runs: int) -> Prepared:
+    """The plan with its estimate and what has to be said about it, or the question that stands in its way."""
+    question = _too_much(plan, max_runs)
+    if question is None and lab.hosts:
+        question = _impossible(plan, lab)
+    if question is not None:
+        return Prepared(plan, question=question)
+    if not lab.hosts:
+        plan = plan.model_copy(update={"notes": (*plan.notes, NO_HOST)})
+    return Prepared(plan, _estimate(plan, lab, ledger))
+
+
+def _too_much(plan: Plan, max_runs: int) -> str | None:
+    if plan.search != "grid":
+        return f"A {plan.search} search cannot run yet. Shall I take a grid instead? Then name the values to try."
+    if plan.n_runs == 0:
+        return "Which model shall be trained, and on which data set?"
+    if plan.n_runs > max_runs:
+        return (
+            f"That is {plan.arithmetic()}, and {max_runs} at once is the limit here (limits.max_runs)."
+            " Which values matter most?"
+        )
+    return None
+
+
+def _impossible(plan: Plan, lab: Lab) -> str | None:
+    """Why no host that is up can do this, with what would help; None when one can."""
+    schemas = {name: schema for host in lab.hosts for name, schema in host.templates.items()}
+    if plan.template not in schemas:
+        return f"No host has the template {plan.template!r}; here are {', '.join(sorted(schemas))}."
+    return _models(plan) or _datasets(plan, lab) or _params(plan, schemas[plan.template]) or _cards(plan, lab)
+
+
+def _models(plan: Plan) -> str | None:
+    if plan.template != "vision":
+        return None
+    for model in plan.models:
+        if catalog.source(model) not in ("timm", "torchvision"):
+            near = ", ".join(catalog.nearest(model, "model"))
+            return (
+                f"{model} is no image classifier of timm or torchvision, the only models that can be trained here so"
+                f" far.{f' Near that name: {near}.' if near else ''}"
+            )
+    return None
+
+
+def _datasets(plan: Plan, lab: Lab) -> str | None:
+    known = lab.datasets()
+    for name in plan.datasets:
+        dataset = known.get(name)
+        present = sorted(n for n, d in known.items() if d.present)
+        if dataset is None:
+            near = ", ".join(catalog.nearest(name, "dataset"))
+            return (
+                f"No host knows a data set {name}{f' (near that name: {near})' if near else ''}. Present:"
+                f" {', '.join(present)}. An image folder becomes one by `datasets: {{{name}: /path}}` in the host's"
+                " config.yaml."
+            )
+        if not dataset.present:
+            return (
+                f"{name} is not on any host that is up. To get it there: {dataset.how_to_get or 'ask the operator'}."
+                f" Present: {', '.join(present)}."
+            )
+    return None
+
+
+def _params(plan: Plan, schema: dict[str, object]) -> str | None:
+    """The first value that the template would not take, in words."""
+    validator = jsonschema.Draft202012Validator(schema)
+    for point in plan.points():
+        for error in validator.iter_errors(dict(point.params)):
+            where = ".".join(str(p) for p in error.absolute_path)
+            if where:
+                value = number(point.params.get(where))
+                return f"The template {plan.template} cannot take {where} {value}: {error.message}."
+            return f"The template {plan.template} does not know this: {error.message}."
+    return None
+
+
+def _cards(plan: Plan, lab: Lab) -> str | None:
+    if plan.gpus_per_run == 1:
+        return None
+    most = max((len([c for c in lab.usable() if c.host == h.host]) for h in lab.cards), default=0)
+    if plan.template == "vision":
+        return f"{plan.gpus_per_run} cards a run: the template vision trains on one card so far. Shall I take one?"
+    if plan.gpus_per_run > most:
+        return f"{plan.gpus_per_run} cards a run, but the largest host has {most} usable. How many shall it be?"
+    return None
+
+
+def _estimate(plan: Plan, lab: Lab, ledger: Ledger) -> Estimate | None:
+    cards = lab.usable()
+    if not cards:
+        return None
+    datasets = lab.datasets()
+    length = f"{plan.epochs}e" if plan.max_steps is None else f"{plan.max_steps}s"
+    works = [
+        estimates.Work(
+            kind=estimates.kind(plan.template, point, length, cards[0].name),
+            flops=_flops(point, _of(datasets, point).image_size),
+            samples=_samples(plan, point, _of(datasets, point).train_samples),
+            gpus=plan.gpus_per_run,
+        )
+        for point in plan.points()
+    ]
+    history = {kind: ledger.durations(kind) for kind in {work.kind for work in works}}
+    speed = next((host.speed_flops for host in lab.hosts if host.speed_flops), None)
+    if speed and cards[0].simulated:
+        speed /= max(1, len(cards))  # simulated cards share the host's cores
+    return estimates.estimate(works, history, speed, max(1, len(cards) // plan.gpus_per_run))
+
+
+def _of(datasets: dict[str, DataSet], point: Point) -> DataSet:
+    return datasets.get(point.dataset or "") or DataSet(name=point.dataset or "", present=False)
+
+
+def _flops(point: Point, image_size: int | None) -> float | None:
+    """Forward floating point operations of one sample: two a multiply-add, in proportion to the pixels."""
+    cost = catalog.cost(point.model)
+    if cost is None:
+        return None
+    chosen = point.params.get("image_size")
+    side = chosen if isinstance(chosen, int) and chosen > 0 else image_size or NATIVE_SIZE
+    return 2.0 * cost.multiply_adds * (side / NATIVE_SIZE) ** 2
+
+
+def _samples(plan: Plan, point: Point, size: int | None) -> float | None:
+    if plan.max_steps is not None:
+        batch = point.params.get("batch_size")
+        return float(plan.max_steps * batch) if isinstance(batch, int) else None
+    return float(size * plan.epochs) if size and plan.epochs else None

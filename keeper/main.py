@@ -1,0 +1,60 @@
+"""The process `overnight keep`: a host's watch, its readings published in Redis."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Mapping
+
+from keeper.cards import Running
+from keeper.watch import Watch
+from lab import hosts, store
+from lab.card import HostCards
+from lab.ledger import Ledger
+from lab.settings import Settings
+
+log = logging.getLogger(__name__)
+
+
+def main(settings: Settings) -> None:
+    """Reads, publishes and keeps until SIGTERM; then the heartbeat is gone and the host's readings are withdrawn.
+
+    Raises:
+        StoreAwayError: Redis does not answer at start.
+        ConfigError: `gpu.cards` does not fit the cards that are here.
+    """
+    client = store.connect(settings)
+    store.check(client, settings)
+    ledger = Ledger(client)
+
+    def publish(cards: HostCards) -> None:
+        hosts.publish_cards(client, cards)
+
+    def running() -> Mapping[str, Collection[int]]:
+        return {card: [use.pid] for card, use in ledger.card_uses().items() if use.pid is not None}
+
+    if settings.gpu.simulate:
+        log.warning("gpu.simulate: %d simulated cards, which train on the CPU", settings.gpu.simulate)
+    try:
+        watch(settings, publish, running).run()
+    finally:
+        try:
+            hosts.withdraw_cards(client, settings.host)
+        except store.AWAY:
+            log.warning("Redis is away; the readings of %s grow old there", settings.host)
+
+
+def watch(settings: Settings, publish: Callable[[HostCards], None], running: Running = dict) -> Watch:
+    """A watch as the settings want it."""
+    return Watch(
+        settings.host,
+        publish,
+        settings.data_dir,
+        simulate=settings.gpu.simulate,
+        running=running,
+        reserve_last=settings.gpu.reserve_last,
+        auto_detect=settings.gpu.auto_detect,
+        chosen=settings.gpu.cards,
+        keep=settings.keeper.enabled,
+        interval_s=settings.keeper.interval_s,
+        every_s=settings.keeper.reading_interval_s,
+    )

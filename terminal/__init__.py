@@ -1,0 +1,1 @@
+"""The other face: a conversation in a terminal, and the processes of one machine started together."""

@@ -1,0 +1,150 @@
+"""All processes of Overnight on one machine: started together, restarted when they die, ended together."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+
+from lab import hosts, store
+from lab.errors import OperatorError
+from lab.processes import die_with_parent, end_group
+from lab.settings import Settings
+
+log = logging.getLogger(__name__)
+
+EVERYTHING = ("keep", "dispatch", "work", "agent", "bot")
+RESTART_S = (1.0, 2.0, 5.0, 15.0, 60.0)
+"""Pauses before the first, second, ... restart in a row."""
+STEADY_S = 120.0
+"""A process that lived so long begins its pauses anew."""
+
+
+@dataclass
+class _Part:
+    name: str
+    process: subprocess.Popen[bytes] | None = None
+    started: float = 0.0
+    deaths: int = 0
+    due: float = 0.0
+
+
+@dataclass
+class Stack:
+    """The processes of one machine, for `with`; the embedded Valkey among them where no redis_url is set.
+
+    Args:
+        names: commands of `overnight` to run, of EVERYTHING.
+        environ: what the children get besides this process's environment; None for a value removes it.
+
+    Each writes to `logs/<name>.log` below the data folder, and ends with this process however that ends (Linux).
+    """
+
+    settings: Settings
+    names: Sequence[str] = EVERYTHING
+    environ: Mapping[str, str | None] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._parts = [_Part(name) for name in self.names]
+        self._exit = contextlib.ExitStack()
+        self._logs = self.settings.data_dir / "logs"
+
+    def __enter__(self) -> Stack:
+        with contextlib.ExitStack() as starting:
+            self._logs.mkdir(parents=True, exist_ok=True)
+            if self.settings.redis_url is None:
+                starting.enter_context(store.embedded(self.settings))
+            self.client = store.connect(self.settings)
+            store.check(self.client, self.settings)
+            starting.callback(self._stop)
+            self.step()
+            self._exit = starting.pop_all()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._exit.close()
+
+    def step(self) -> None:
+        """Every part runs or waits for its restart; called about once a second."""
+        now = time.monotonic()
+        for part in self._parts:
+            if part.process is not None and part.process.poll() is not None:
+                self._note_death(part, part.process.returncode, now)
+            if part.process is None and now >= part.due:
+                self._start(part, now)
+
+    def wait_ready(self, timeout_s: float, cards: int = 1) -> None:
+        """This machine's host is up with a worker for at least so many cards.
+
+        Raises:
+            OperatorError: it is not within `timeout_s`; names what is missing and the log to read.
+        """
+        deadline = time.monotonic() + timeout_s
+        while time.monotonic() < deadline:
+            self.step()
+            host = next((h for h in hosts.hosts(self.client) if h.host == self.settings.host), None)
+            if host is not None and len(host.cards) >= cards:
+                return
+            time.sleep(0.1)
+        raise OperatorError(f"no worker came up within {timeout_s:.0f} s; {self._complaint()}")
+
+    def log_path(self, name: str) -> Path:
+        """Where a part writes its log."""
+        return self._logs / f"{name}.log"
+
+    def _complaint(self) -> str:
+        for name in ("keep", "work"):
+            path = self.log_path(name)
+            lines = path.read_text(errors="replace").splitlines() if path.exists() else []
+            if lines and ("ERROR" in lines[-1] or "WARNING" in lines[-1]):
+                return f"{path} ends with: {lines[-1]}"
+        return f"see {self._logs}"
+
+    def _start(self, part: _Part, now: float) -> None:
+        environ = {**os.environ, **{k: v for k, v in self.environ.items() if v is not None}}
+        for key, value in self.environ.items():
+            if value is None:
+                environ.pop(key, None)
+        with self.log_path(part.name).open("ab") as out:
+            part.process = subprocess.Popen(
+                [sys.executable, "-m", "overnight", part.name],
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                env=environ,
+                start_new_session=True,  # Ctrl-C reaches this process alone, which ends the others in order
+                preexec_fn=die_with_parent,
+            )
+        part.started = now
+
+    def _note_death(self, part: _Part, code: int, now: float) -> None:
+        part.deaths = 0 if now - part.started > STEADY_S else part.deaths + 1
+        pause = RESTART_S[min(part.deaths, len(RESTART_S)) - 1] if part.deaths else 0.0
+        part.process, part.due = None, now + pause
+        log.error("%s ended with %d, starts again in %.0f s; see %s", part.name, code, pause, self.log_path(part.name))
+
+    def _stop(self) -> None:
+        """The host of the trainers has the settings' grace, the others end at once."""
+        running = [part for part in reversed(self._parts) if part.process is not None]
+        for part in running:
+            assert part.process is not None
+            with contextlib.suppress(ProcessLookupError):
+                part.process.terminate()
+        for part in running:
+            assert part.process is not None
+            grace = self.settings.run.grace_s + 15 if part.name == "work" else 10.0
+            try:
+                part.process.wait(grace)
+            except subprocess.TimeoutExpired:
+                log.warning("%s did not end within %.0f s and is killed", part.name, grace)
+            end_group(part.process.pid, 0.0)
+            part.process.wait()

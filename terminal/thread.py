@@ -1,0 +1,203 @@
+"""A conversation in a terminal: the request goes the way of every request, its answer and its runs are shown."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.markup import escape
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from lab import estimate as estimates
+from lab import events, hosts, store
+from lab.cardtable import table
+from lab.errors import OvernightError
+from lab.estimate import duration
+from lab.events import Event
+from lab.ledger import Ledger
+from lab.report import Report, summary_lines
+from lab.run import FINAL_RUN, Answer, Experiment, ExperimentState, Progress, Run, RunState
+from lab.settings import Settings
+
+ANSWER_WAIT_S = 60.0
+"""Beyond the model's own time-out; no answer by then means that no agent is up."""
+MANY = 12
+"""Runs shown with a bar each; the others are counted."""
+
+
+class NoAnswer(OvernightError):
+    """Nobody answered the request in time."""
+
+
+class Thread:
+    """One conversation of a terminal, opaque to all others as `terminal:<id>`."""
+
+    def __init__(self, settings: Settings, client: store.Client, console: Console, user: str) -> None:
+        self.settings = settings
+        self.client = client
+        self.ledger = Ledger(client)
+        self.console = console
+        self.user = user
+        self.id = f"terminal:{uuid.uuid4().hex}"
+
+    def ask(self, text: str) -> Answer:
+        """The answer to the text. Raises NoAnswer when no agent takes it within a minute and the model's time-out."""
+        after = events.newest_id(self.client)
+        request = self.ledger.submit(text, self.user, self.id)
+        assert request is not None  # nothing was claimed
+        deadline = time.monotonic() + ANSWER_WAIT_S + self.settings.model.timeout_s
+        for event in events.follow(self.client, after, 200):
+            if event is not None and event.kind == "request.answered" and event.subject == request.id:
+                return Answer.model_validate(event.data)
+            if time.monotonic() > deadline:
+                break
+        raise NoAnswer(f"{request.id} has no answer yet: is `overnight agent` (or `overnight up`) running?")
+
+    def show_answer(self, answer: Answer) -> None:
+        """The answer stands in the terminal, a plan as its card."""
+        if answer.kind == "plan" and answer.experiment_id:
+            self.console.print(plan_card(self.ledger.experiment(answer.experiment_id)))
+        elif answer.kind == "cards":
+            self.console.print(table(hosts.cards(self.client), self.ledger.card_uses(), time.time()), markup=False)
+        else:
+            self.console.print(answer.text, markup=False)
+        if answer.note:
+            self.console.print(f"({answer.note})", style="dim", markup=False)
+
+    def follow(self, experiment_id: str) -> Report | None:
+        """The experiment has ended, its progress was shown on the way; its report, None if it was cancelled.
+
+        In a terminal the bars move in place; elsewhere each change of a run is a line.
+        """
+        after = "0"
+        if not self.console.is_terminal:
+            return self._follow_lines(experiment_id, after)
+        with Live(self._bars(experiment_id), console=self.console, refresh_per_second=4) as live:
+            for event in self._until_report(experiment_id, after):
+                live.update(self._bars(experiment_id))
+                if event is not None and event.kind == "report.ready":
+                    return self.report(experiment_id, event.data["revision"])
+        return None
+
+    def report(self, experiment_id: str, revision: int) -> Report:
+        """The report of the ledger. Raises OvernightError when it is gone."""
+        found = self.ledger.report(experiment_id, revision)
+        if found is None:
+            raise OvernightError(f"{experiment_id} has no report {revision}")
+        return Report.model_validate_json(found)
+
+    def show_report(self, report: Report) -> None:
+        """Verdict, table, what it used and the command to run it again."""
+        for line in summary_lines(report):
+            self.console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+    def save_figures(self, report: Report, folder: Path) -> list[Path]:
+        """The report's figures lie in the folder; returns their paths."""
+        raw = store.connect(self.settings, decode=False)
+        saved = []
+        for name in report.figures:
+            data = self.ledger.figure(raw, report.experiment_id, report.revision, name)
+            if data is not None:
+                folder.mkdir(parents=True, exist_ok=True)
+                path = folder / f"{report.experiment_id}-{name}"
+                path.write_bytes(data)
+                saved.append(path)
+        return saved
+
+    def _until_report(self, experiment_id: str, after: str) -> Iterator[Event | None]:
+        """Events of the experiment up to its report or its cancellation, and None when nothing happens for a moment."""
+        for event in events.follow(self.client, after, 500):
+            if event is None:
+                yield None
+            elif event.subject.split("/")[0] == experiment_id:
+                yield event
+                if event.kind in ("report.ready", "experiment.cancelled"):
+                    return
+
+    def _follow_lines(self, experiment_id: str, after: str) -> Report | None:
+        for event in self._until_report(experiment_id, after):
+            if event is None:
+                continue
+            if event.kind == "report.ready":
+                return self.report(experiment_id, event.data["revision"])
+            if event.kind.startswith("run.") and event.kind not in ("run.queued", "run.dispatched"):
+                run = self.ledger.run(event.subject)
+                self.console.print(run_line(run, None), markup=False, highlight=False)
+        return None
+
+    def _bars(self, experiment_id: str) -> Group:
+        experiment = self.ledger.experiment(experiment_id)
+        runs = self.ledger.runs(experiment_id)
+        return progress_view(experiment, runs, self.ledger.progress(r.id for r in runs if r.state not in FINAL_RUN))
+
+
+def plan_card(experiment: Experiment) -> Group:
+    """What would run, how long it takes, and what was assumed."""
+    plan = experiment.plan
+    lines = [
+        Text.assemble((f"{experiment.id}: ", "bold"), plan.title()),
+        Text(f"  {plan.arithmetic()}, {estimates.words(experiment.estimate)}"),
+    ]
+    said = ", ".join(plan.in_words(f) for f in plan.stated())
+    if said:
+        lines.append(Text(f"  as you said: {said}"))
+    if plan.assumed:
+        words = "; ".join(f"{plan.in_words(a.field)} ({a.reason})" for a in plan.assumed)
+        lines.append(Text(f"  assumed: {words}"))
+    lines += [Text(f"  note: {note}", style="yellow") for note in plan.notes]
+    return Group(*lines)
+
+
+def run_line(run: Run, progress: Progress | None) -> str:
+    """One run in a line: number, point, state, what it has come to."""
+    parts = [f"{run.number:>3} {run.point.label(('seed', 'lr', 'batch_size'))}", run.state.value]
+    metrics = run.result.metrics if run.result else progress.metrics if progress else {}
+    parts += [
+        f"{k.replace('_', ' ')} {v:.3f}" for k, v in metrics.items() if k in ("val_acc", "val_loss") and v is not None
+    ]
+    if run.message and run.state is not RunState.FINISHED:
+        parts.append(run.message)
+    return "  ".join(parts)
+
+
+def progress_view(experiment: Experiment, runs: list[Run], progress: dict[str, Progress]) -> Group:
+    """How many runs are done, and a bar for each that is not."""
+    done = sum(run.state in FINAL_RUN for run in runs)
+    live = [run for run in runs if run.state not in FINAL_RUN and run.state is not RunState.QUEUED]
+    head = Text(f"{experiment.id}: {done} of {experiment.n_runs} done", style="bold")
+    if experiment.state is ExperimentState.FINISHED:
+        head.append(", writing the report")
+    grid = Table.grid(padding=(0, 1))
+    for run in [*[r for r in runs if r.state in FINAL_RUN][-MANY:], *live[:MANY]]:
+        now = progress.get(run.id)
+        share = 1.0 if run.state is RunState.FINISHED else (now.share if now else None) or 0.0
+        grid.add_row(
+            str(run.number),
+            escape(run.point.label(experiment.plan.varying)),
+            ProgressBar(total=1.0, completed=share, width=20),
+            Text(_run_words(run, now)),
+        )
+    waiting = sum(run.state is RunState.QUEUED for run in runs)
+    rest = [Text(f"and {waiting} waiting for a card", style="dim")] if waiting else []
+    return Group(head, grid, *rest)
+
+
+def _run_words(run: Run, progress: Progress | None) -> str:
+    if run.state in FINAL_RUN:
+        return run_line(run, None).split("  ", 1)[1]
+    parts = []
+    if progress and progress.epochs_total:
+        parts.append(f"epoch {progress.epoch or 0}/{progress.epochs_total}")
+    elif progress and progress.steps_total:
+        parts.append(f"step {progress.step}/{progress.steps_total}")
+    if progress and progress.metrics.get("val_acc") is not None:
+        parts.append(f"val acc {progress.metrics['val_acc']:.3f}")
+    if progress and progress.eta_s is not None:
+        parts.append(f"about {duration(progress.eta_s)} left")
+    return ", ".join(parts) or run.state.value
