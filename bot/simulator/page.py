@@ -35,6 +35,7 @@ class Page:
     def routes(self) -> list[web.RouteDef]:
         return [
             web.get("/", self.index),
+            web.get("/archives/{channel}/{message}", self.index),
             web.get("/static/{name}", self.static),
             web.get("/files/{file}", self.file),
             web.get("/page/state", self.state),
