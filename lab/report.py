@@ -283,7 +283,9 @@ def _cells(cells: Sequence[str]) -> str:
 
 def _text(text: str) -> str:
     """Text that Markdown and HTML leave as it is, on one line (GitHub Flavored Markdown 6.1: backslash escapes)."""
-    return re.sub(r"([\\`*_\[\]<>|#~$&@!])", r"\\\1", " ".join(text.split()))
+    escaped = re.sub(r"([\\`*_\[\]<>|#~$&@!])", r"\\\1", " ".join(text.split()))
+    # An underscore inside a word is no emphasis (6.2), and efficientnet_b0 should stay findable.
+    return re.sub(r"(?<=[^\W_])\\_(?=[^\W_])", "_", escaped)
 
 
 def _alt(name: str) -> str:

@@ -1,0 +1,203 @@
+"""From an experiment and its runs to a report."""
+
+import io
+import shlex
+from typing import Any
+
+import pytest
+from PIL import Image
+
+from agent.points import choose_metric, latest
+from agent.report import build
+from lab.plan import Plan, Point
+from lab.report import Report, summary_lines, to_markdown
+from lab.run import Estimate, Experiment, Run, RunResult, RunState, Usage
+
+TEXT = "compare ResNet50 vs EfficientNet; rm -rf '~'"
+
+
+def experiment(text: str = TEXT, metric: str | None = None, **plan: Any) -> Experiment:
+    plan = {"models": ("resnet50", "efficientnet_b0"), "dataset": "digits", "axes": {"seed": (0, 1, 2)}} | plan
+    return Experiment(
+        id="exp-12",
+        plan=Plan(epochs=3, request_text=text, metric=metric, **plan),
+        owner="alice",
+        conversation="terminal:1",
+        request_id="req-1",
+        estimate=Estimate(wall_s=240, gpu_hours=0.2, cards=3),
+        n_runs=6,
+        created_at=0,
+    )
+
+
+def run(number: int, model: str, acc: float | None, seed: int, **fields: Any) -> Run:
+    """A run on a simulated card that finished with that accuracy."""
+    params = fields.pop("params", {})
+    dataset = fields.pop("dataset", "digits")
+    final = 0.0 if acc is None else acc
+    curve = [(float(e), final * part) for e, part in ((1, 0.5), (2, 0.75), (3, 1.0))]
+    result = RunResult(
+        metrics={"val_acc": acc, "val_loss": 1 - final},
+        curves={"val_acc": curve, "val_loss": [(x, 1 - y) for x, y in curve]},
+        usage=Usage(gpu_s=120, peak_memory_bytes=number * 2**30, memory_kind="host", samples_per_s=10.0 * number),
+        warnings=("no pretrained weights",),
+    )
+    record = {"state": RunState.FINISHED, "result": result, "started_at": 100.0, "finished_at": 220.0} | fields
+    return Run(
+        id=f"exp-12/{number}",
+        experiment_id="exp-12",
+        number=number,
+        point=Point(model=model, dataset=dataset, params={"seed": seed, "lr": 1e-3} | params),
+        template="vision",
+        epochs=3,
+        queued_at=0,
+        **record,
+    )
+
+
+def six() -> list[Run]:
+    resnet = [run(i + 1, "resnet50", acc, i) for i, acc in enumerate((0.951, 0.955, 0.960))]
+    return resnet + [run(i + 4, "efficientnet_b0", acc, i) for i, acc in enumerate((0.64, 0.60, 0.70))]
+
+
+def failed(number: int, model: str, seed: int, cause: str) -> Run:
+    ended = {"state": RunState.FAILED, "cause": cause, "message": "loss is nan at step 40", "result": None}
+    return run(number, model, None, seed, **ended)
+
+
+def test_one_night_becomes_its_report() -> None:
+    report, figures = build(experiment(), six(), now=5.0)
+
+    assert report.verdict.headline.startswith("resnet50 is better than efficientnet_b0 on digits after 3 epochs")
+    assert report.verdict.headline.endswith("both were still improving")
+    assert [r.label for r in report.rows] == ["resnet50", "efficientnet_b0"]
+    assert (report.rows[0].n_ok, report.rows[0].best, report.rows[0].best_seed) == (3, 0.960, 2)
+    assert (report.n_ok, report.n_failed, report.n_cancelled) == (6, 0, 0)
+    assert report.gpu_hours == pytest.approx(0.2)
+    assert (report.peak_memory_bytes, report.memory_kind, report.simulated) == (6 * 2**30, "host", True)
+    assert (report.revision, report.metric, report.created_at) == (1, "val_acc", 5.0)
+    assert report.figures == tuple(figures) == ("curves.png",)
+    assert Image.open(io.BytesIO(figures["curves.png"])).size[0] == 1080
+
+
+def test_the_report_survives_its_trip_through_json() -> None:
+    report, _ = build(experiment(), six(), now=5.0)
+
+    assert Report.model_validate_json(report.model_dump_json()) == report
+
+
+def test_the_command_to_run_it_again_is_safe_for_a_shell() -> None:
+    report, _ = build(experiment(), six(), now=5.0)
+
+    assert shlex.split(report.again) == ["overnight", "ask", TEXT]
+
+
+def test_caveats_are_stated() -> None:
+    report, _ = build(experiment(), six(), now=5.0)
+    notes = " ".join(report.notes)
+
+    assert "one train/validation split" in notes
+    assert "cards are simulated" in notes
+    assert "It took 0.20 GPU-h; the plan had estimated 0.20 (a rough guess)" in notes
+    assert "It ran for 2 min; the plan had estimated 4 min" in notes
+    assert report.warnings == ("no pretrained weights (exp-12/1, exp-12/2, exp-12/3 and 3 others)",)
+
+
+def test_failed_runs_are_listed_with_their_cause_and_cost() -> None:
+    runs = [*six()[:5], failed(6, "efficientnet_b0", 2, "nan_loss")]
+    report, _ = build(experiment(), runs, now=5.0)
+
+    assert (report.n_ok, report.n_failed) == (5, 1)
+    assert report.failed[0].model_dump(include={"run_id", "cause", "message"}) == {
+        "run_id": "exp-12/6",
+        "cause": "nan_loss",
+        "message": "loss is nan at step 40",
+    }
+    assert report.rows[1].seeds[2].outcome == "diverged"
+    assert report.gpu_hours == pytest.approx(0.2)
+    assert report.verdict.winners == {}
+
+
+def test_a_retry_replaces_the_run_it_retried() -> None:
+    again = run(7, "efficientnet_b0", 0.65, 2, retry_of="exp-12/6")
+    report, _ = build(experiment(), [*six()[:5], failed(6, "efficientnet_b0", 2, "oom_gpu"), again], now=5.0)
+
+    assert (report.n_ok, report.n_failed) == (6, 0)
+    assert report.gpu_hours == pytest.approx(7 * 120 / 3600)
+    assert any("replaced by its retry" in note for note in report.notes)
+
+
+def test_of_a_chain_of_retries_the_finished_one_counts() -> None:
+    chain = [
+        failed(1, "a", 0, "hang"),
+        run(2, "a", 0.5, 0, retry_of="exp-12/1"),
+        failed(3, "a", 0, "hang").model_copy(update={"retry_of": "exp-12/2"}),
+    ]
+
+    assert [r.number for r in latest(chain)] == [2]
+
+
+def test_the_same_seed_twice_is_one_seed() -> None:
+    report, _ = build(experiment(), [run(1, "a", 0.5, 0), run(2, "a", 0.6, 0)], now=5.0)
+
+    assert (report.rows[0].n, report.rows[0].mean) == (1, 0.6)
+
+
+def test_a_value_that_is_no_number_means_diverged() -> None:
+    report, _ = build(experiment(), [run(1, "a", None, 0), run(2, "a", 0.6, 1)], now=5.0)
+
+    assert [s.outcome for s in report.rows[0].seeds] == ["diverged", "ok"]
+    assert report.failed[0].message == "val acc: its last value is not a number"
+
+
+def test_a_sweep_names_its_axis_and_brings_its_figure() -> None:
+    lrs = {0.1: 0.5, 0.01: 0.8, 0.001: 0.9}
+    runs = [
+        run(3 * i + s + 1, "resnet50", acc + s / 100, s, params={"lr": lr})
+        for i, (lr, acc) in enumerate(lrs.items())
+        for s in range(3)
+    ]
+    report, figures = build(experiment(models=("resnet50",)), runs, now=5.0)
+
+    assert [r.label for r in report.rows] == ["lr 0.001", "lr 0.01", "lr 0.1"]
+    assert set(figures) == {"curves.png", "sweep.png"}
+    assert any("smallest tried" in d for d in report.verdict.details)
+
+
+def test_each_data_set_has_its_curves() -> None:
+    runs = [*six(), run(7, "resnet50", 0.5, 0, dataset="a/b")]
+    _, figures = build(experiment(dataset=("digits", "a/b")), runs, now=5.0)
+
+    assert set(figures) == {"curves-digits.png", "curves-a_b.png"}
+
+
+def test_nothing_finished_is_still_a_report() -> None:
+    report, figures = build(experiment(), [failed(1, "resnet50", 0, "oom_gpu")], now=5.0)
+    empty, _ = build(experiment(), [], now=5.0)
+
+    assert report.verdict.headline == "No run on digits gave a result: 1 failed"
+    assert figures == {}
+    assert empty.rows == ()
+    assert "oom_gpu" in to_markdown(report)
+    assert summary_lines(empty)
+
+
+def test_the_wished_metric_is_found_by_its_everyday_name() -> None:
+    assert choose_metric("accuracy", six()) == ("val_acc", True)
+    assert choose_metric("throughput", six()) == ("samples_per_s", True)
+    assert choose_metric("loss", six()) == ("val_loss", True)
+    assert choose_metric(None, six()) == ("val_acc", True)
+    assert choose_metric("mIoU", six()) == ("val_acc", False)
+
+
+def test_a_metric_that_nobody_reported_is_said_so() -> None:
+    report, _ = build(experiment(metric="miou"), six(), now=5.0)
+
+    assert report.warnings[0] == "No run reported miou; judged by val acc instead."
+
+
+def test_a_chinese_request_gets_a_chinese_report() -> None:
+    report, _ = build(experiment(text="对比ResNet50和EfficientNet"), six(), now=5.0)
+
+    assert report.language == "zh"
+    assert "resnet50 优于 efficientnet_b0" in report.verdict.headline
