@@ -33,18 +33,19 @@ Client: TypeAlias = Any
 """A redis.Redis; its own types give every reply as a union that nothing here could narrow."""
 
 
-def connect(settings: Settings, *, decode: bool = True) -> Client:
+def connect(settings: Settings, *, decode: bool = True, patient: bool = True) -> Client:
     """A client for the configured Redis, or for the embedded Valkey of this data folder; connects on first use.
 
     Args:
         decode: True gives str replies (the ledger); RQ needs bytes.
+        patient: False for who must answer within 3 s: a call fails after 1 s, and only a broken connection is retried.
     """
     options: dict[str, object] = {
         "decode_responses": decode,
-        "socket_connect_timeout": 5,
-        "socket_timeout": 30,
+        "socket_connect_timeout": 5 if patient else 1,
+        "socket_timeout": 30 if patient else 1,
         "health_check_interval": 30,
-        "retry": Retry(ExponentialBackoff(cap=0.5, base=0.05), 3),
+        "retry": Retry(ExponentialBackoff(cap=0.5, base=0.05), 3 if patient else 1),
     }
     if settings.redis_url is None:
         return redis.Redis(unix_socket_path=str(settings.socket_path), **options)
