@@ -38,6 +38,11 @@ def kind(template: str, point: Point, length: str, card: str) -> str:
     return "|".join((template, point.model, point.dataset or "", length, *params, card))
 
 
+def length(epochs: int | None, max_steps: int | None) -> str:
+    """The part of a kind that tells long runs from short ones: `3e`, `500s`; a limit in steps wins."""
+    return f"{epochs}e" if max_steps is None else f"{max_steps}s"
+
+
 def estimate(
     works: Sequence[Work], history: Mapping[str, Sequence[float]], speed_flops: float | None, cards: int
 ) -> Estimate | None:

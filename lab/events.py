@@ -51,6 +51,11 @@ def newest_id(client: Client) -> str:
     return str(last[0][0]) if last else "0"
 
 
+def wait(client: Client, after: str, block_ms: int = 1000) -> str:
+    """Returns as soon as there is an entry newer than `after`, or after `block_ms`; gives the newest entry's id."""
+    return newest_id(client) if client.xread({STREAM: after}, count=1, block=block_ms) else after
+
+
 def follow(client: Client, after: str, block_ms: int = 1000) -> Iterator[Event | None]:
     """Every event after entry `after`, then each new one; yields None whenever `block_ms` pass without one.
 

@@ -231,7 +231,14 @@ class Ledger:
             dispatch = run.dispatches + 1
             pipe.multi()
             moved = self._move(
-                pipe, run, RunState.DISPATCHED, dispatches=dispatch, host=host, card=cards[0], card_index=index
+                pipe,
+                run,
+                RunState.DISPATCHED,
+                dispatches=dispatch,
+                host=host,
+                card=cards[0],
+                cards=cards,
+                card_index=index,
             )
             job_id = f"{run_id.replace('/', '-')}-d{dispatch}"
             put(self._queue(cards[0]), RUN_ATTEMPT, run_id, dispatch, list(cards), job_id=job_id, pipeline=pipe)
@@ -267,8 +274,12 @@ class Ledger:
         """The attempt has stopped because somebody asked for it. Raises as start."""
         return self._end(run_id, RunState.CANCELLED, fence=fence, message=message, result=result)
 
-    def give_back(self, run_id: str, fence: int, message: str) -> Run:
-        """The attempt is lost (worker or host died, shutdown); the run is queued for its next one. Raises as start."""
+    def give_back(self, run_id: str, fence: int, message: str, *, lost: bool = False) -> Run:
+        """The attempt is over without an end of its own; the run is queued for its next one. Raises as start.
+
+        Args:
+            lost: its worker or host died, which is counted; False when it was stopped in order or never began.
+        """
 
         def write(pipe: Pipeline) -> Run:
             run = self._fenced(pipe, run_id, fence)
@@ -278,7 +289,8 @@ class Ledger:
             pipe.multi()
             if run.state is RunState.CANCELLING:
                 return self._close(pipe, around, run, RunState.CANCELLED)
-            return self._move(pipe, run, RunState.QUEUED, {"why": message}, message=message, card=None, pid=None)
+            gone: dict[str, Any] = {"card": None, "cards": (), "pid": None, "losses": run.losses + lost}
+            return self._move(pipe, run, RunState.QUEUED, {"why": message}, message=message, **gone)
 
         return self._transact(write, _key(run_id), _key(_experiment_of(run_id)), _counts(_experiment_of(run_id)))
 
@@ -357,16 +369,17 @@ class Ledger:
 
     def card_uses(self) -> dict[str, CardUse]:
         """Card UUID to the run that has it, from dispatch to its end."""
-        runs = [run for run in self.runs_in(*HOLDS_CARD) if run.card]
+        runs = self.runs_in(*HOLDS_CARD)
         progress = self.progress(run.id for run in runs)
         return {
-            str(run.card): CardUse(
+            card: CardUse(
                 run_id=run.id,
                 label=run.point.model,
                 pid=run.pid,
                 eta_s=progress[run.id].eta_s if run.id in progress else None,
             )
             for run in runs
+            for card in run.cards
         }
 
     def remember_duration(self, kind: str, seconds: float) -> None:

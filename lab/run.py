@@ -164,9 +164,13 @@ class Run(Record):
     """How often it was bound to a card; names the queue entry, so that an old entry claims nothing."""
     fence: int = 0
     """Number of the newest attempt, raised by each claim; writes with a lower one are refused."""
+    losses: int = 0
+    """Attempts that were lost with their worker or host, which is no fault of the run's own."""
     host: str | None = None
     card: str | None = None
-    """UUID of the card it is bound to or ran on."""
+    """UUID of the card it is bound to or ran on, the first one where it has several."""
+    cards: tuple[str, ...] = ()
+    """UUIDs of all cards that it holds now or held last."""
     card_index: int | None = None
     pid: int | None = None
     started_at: float | None = None
@@ -204,6 +208,8 @@ class RunSpec(Record):
     """
 
     run_id: str
+    queued_at: float = 0.0
+    """When the run was first queued: tells its directory from one that an earlier ledger left under the same id."""
     template: str
     model: str
     dataset: str | None
