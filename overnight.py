@@ -1,0 +1,318 @@
+"""The command line: puts the packages together, importing each inside its command so that none pays for another."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from lab.settings import Settings
+    from lab.store import Client
+
+app = typer.Typer(
+    name="overnight",
+    help="Hand in the experiment before bed; wake up to the answer.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+DEMO_TEXT = "compare ResNet50 vs EfficientNet"
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")]
+Batch = Annotated[bool, typer.Option("--batch", help="Read JSON lines from standard input, write JSON lines.")]
+
+
+def main() -> None:
+    """Runs the command; a failure that Overnight understands is one line on standard error and status 1."""
+    from lab.errors import OvernightError
+
+    try:
+        app()
+    except OvernightError as error:
+        typer.echo(f"overnight: {error}", err=True)
+        sys.exit(1)
+    except KeyboardInterrupt:
+        sys.exit(130)
+
+
+# -- processes ---------------------------------------------------------------------------------------------------
+
+
+@app.command(rich_help_panel="Processes")
+def up() -> None:
+    """Start everything on this machine, until Ctrl-C."""
+    import logging
+    import threading
+
+    from terminal.stack import EVERYTHING, Stack
+
+    settings = _settings("up")
+    stop = threading.Event()
+    _on_signals(stop)
+    has_slack = settings.slack.bot_token is not None and settings.slack.app_token is not None
+    names = [name for name in EVERYTHING if name != "bot" or has_slack]
+    with Stack(settings, names) as stack:
+        log = logging.getLogger("up")
+        log.info("up: %s; logs in %s", ", ".join(names), settings.data_dir / "logs")
+        if not has_slack:
+            log.warning("no Slack tokens (slack.bot_token, slack.app_token): `overnight ask` is the entrance")
+        while not stop.wait(1.0):
+            stack.step()
+
+
+@app.command(rich_help_panel="Processes")
+def bot() -> None:
+    """Slack and the courier that speaks in it."""
+    from bot.app import main as run
+
+    run(_settings("bot"))
+
+
+@app.command(rich_help_panel="Processes")
+def agent() -> None:
+    """Workers that understand requests and write reports."""
+    from agent.worker import main as run
+
+    run(_settings("agent"))
+
+
+@app.command(rich_help_panel="Processes")
+def dispatch() -> None:
+    """The dispatcher: binds runs to free cards; one leads, others stand by."""
+    from workers.dispatch import main as run
+
+    run(_settings("dispatch"))
+
+
+@app.command(rich_help_panel="Processes")
+def work() -> None:
+    """This host's workers, one a usable card."""
+    from workers.supervisor import main as run
+
+    run(_settings("work"))
+
+
+@app.command(rich_help_panel="Processes")
+def keep() -> None:
+    """This host's cards: readings, and the heartbeat on the reserved one."""
+    from keeper.main import main as run
+
+    run(_settings("keep"))
+
+
+@app.command(rich_help_panel="Processes")
+def simulate(port: Annotated[int, typer.Option(help="Port on 127.0.0.1; 0 takes a free one.")] = 0) -> None:
+    """A local Slack to try the bot with; prints its page and the two tokens."""
+    from bot.simulator.__main__ import main as run
+
+    run(["--port", str(port)])
+
+
+# -- experiments -------------------------------------------------------------------------------------------------
+
+
+@app.command(rich_help_panel="Experiments")
+def demo(
+    text: Annotated[str, typer.Argument(help="What to ask.")] = DEMO_TEXT,
+    out: Annotated[Path, typer.Option(help="Folder for report.md, curves.png and thread.json.")] = Path("demo-out"),
+    keep_page: Annotated[bool, typer.Option("--keep", help="Leave the page up at the end, until Ctrl-C.")] = False,
+    port: Annotated[int, typer.Option(help="Port of the page; 0 takes a free one.")] = 0,
+) -> None:
+    """Everything on one machine, with a simulated Slack and simulated cards: ask, run, report."""
+    from terminal.demo import run
+
+    sys.exit(run(text, out, _console(), keep_page=keep_page, port=port))
+
+
+@app.command(rich_help_panel="Experiments")
+def ask(
+    text: Annotated[str, typer.Argument(help="The request, as you would write it in Slack.")],
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Run the plan without asking.")] = False,
+    out: Annotated[Path, typer.Option(help="Folder for the report's figures.")] = Path(),
+) -> None:
+    """Ask in this terminal instead of Slack."""
+    from terminal.ask import run
+
+    settings = _settings(None)
+    sys.exit(run(settings, _client(settings), _console(), text, yes=yes, out=out))
+
+
+@app.command(rich_help_panel="Experiments")
+def understand(
+    text: Annotated[str | None, typer.Argument(help="The request.")] = None, as_json: Json = False, batch: Batch = False
+) -> None:
+    """Show what a request is understood as; needs neither Redis nor hosts."""
+    from agent.understand import main as run
+
+    settings = _settings(None)
+    sys.exit(run(settings, text, as_json=as_json, batch=batch))
+
+
+@app.command(rich_help_panel="Experiments", name="list")
+def list_experiments(as_json: Json = False) -> None:
+    """The experiments, newest last."""
+    from lab.ledger import Ledger
+    from terminal.tables import experiments_table
+
+    ledger = Ledger(_client(_settings(None)))
+    experiments = ledger.experiments()
+    if as_json:
+        _print_json([e.model_dump(mode="json") for e in experiments])
+    elif not experiments:
+        typer.echo('no experiment yet; `overnight ask "compare resnet18 vs resnet34"` makes one')
+    else:
+        _console().print(experiments_table(experiments, {e.id: ledger.counts(e.id) for e in experiments}))
+
+
+@app.command(rich_help_panel="Experiments")
+def show(
+    experiment_id: Annotated[str, typer.Argument(metavar="EXPERIMENT", help="exp-12")], as_json: Json = False
+) -> None:
+    """One experiment: plan, runs and report."""
+    from terminal.tables import show_experiment
+
+    settings = _settings(None)
+    document = show_experiment(settings, _client(settings), None if as_json else _console(), experiment_id)
+    if as_json:
+        _print_json(document)
+
+
+@app.command(rich_help_panel="Experiments")
+def cancel(subject: Annotated[str, typer.Argument(metavar="ID", help="exp-12, or one run of it: exp-12/3")]) -> None:
+    """Stop an experiment or one run; what runs writes a checkpoint first."""
+    from lab.ledger import Ledger
+
+    ledger = Ledger(_client(_settings(None)))
+    record = ledger.cancel_run(subject, _user()) if "/" in subject else ledger.cancel(subject, _user())
+    typer.echo(f"{record.id} is {record.state.value}")
+
+
+# -- the lab -----------------------------------------------------------------------------------------------------
+
+
+@app.command(rich_help_panel="Lab")
+def cards(
+    as_json: Json = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Again every two seconds, until Ctrl-C.")] = False,
+) -> None:
+    """Every card: what it does, its memory, utilisation and temperature."""
+    from terminal.cards import document, text
+
+    settings = _settings(None)
+    while True:
+        if as_json:
+            _print_json(document(settings))
+        else:
+            if watch:
+                _console().clear()
+            typer.echo(text(settings))
+        if not watch:
+            return
+        time.sleep(2.0)
+
+
+@app.command(rich_help_panel="Lab")
+def doctor(as_json: Json = False) -> None:
+    """Check Redis, cards, model endpoint, Slack tokens, disk and data sets; name the key to fix."""
+    from terminal.doctor import examine
+
+    findings = examine(_settings(None))
+    if as_json:
+        _print_json([finding.model_dump(mode="json") for finding in findings])
+    else:
+        for finding in findings:
+            typer.echo(finding.line())
+    sys.exit(1 if any(finding.state == "broken" for finding in findings) else 0)
+
+
+@app.command(rich_help_panel="Lab")
+def diagnose(
+    file: Annotated[Path | None, typer.Argument(help="The log of a run; standard input when absent.")] = None,
+    exit_code: Annotated[int | None, typer.Option(help="With what the run ended, if known.")] = None,
+    as_json: Json = False,
+    batch: Batch = False,
+) -> None:
+    """Why a run failed, from its log."""
+    from lab.diagnose import diagnose as find
+
+    if batch:
+        for line in sys.stdin:
+            case = json.loads(line)
+            found = find(case["log"], case.get("exit_code"))
+            typer.echo(json.dumps({"id": case["id"], **_fields(found)}, ensure_ascii=False))
+        return
+    if file is not None and not file.is_file():
+        _wrong_usage(f"{file} is no file")
+    found = find(file.read_text(errors="replace") if file else sys.stdin.read(), exit_code)
+    if as_json:
+        _print_json(_fields(found))
+    else:
+        typer.echo(f"{found.cause}: {found.advice}\n  {found.evidence}")
+
+
+# -- what the commands share -------------------------------------------------------------------------------------
+
+
+def _settings(process: str | None) -> Settings:
+    """The settings; logging is set up too when `process` names a long-lived one. Raises ConfigError."""
+    from lab.settings import load
+
+    settings = load()
+    if process:
+        from lab.logs import setup
+
+        setup(settings.log_level, process)
+    return settings
+
+
+def _client(settings: Settings) -> Client:
+    from lab import store
+
+    client = store.connect(settings)
+    store.check(client, settings)
+    return client
+
+
+def _console() -> Console:
+    from rich.console import Console
+
+    return Console(soft_wrap=True)
+
+
+def _print_json(value: Any) -> None:
+    typer.echo(json.dumps(value, ensure_ascii=False, indent=2))
+
+
+def _fields(record: Any) -> dict[str, Any]:
+    fields: dict[str, Any] = record.model_dump(mode="json")
+    return fields
+
+
+def _user() -> str:
+    import getpass
+
+    return getpass.getuser()
+
+
+def _on_signals(stop: Any) -> None:
+    import signal
+
+    for sig in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(sig, lambda *_: stop.set())
+
+
+def _wrong_usage(problem: str) -> NoReturn:
+    typer.echo(f"overnight: {problem}", err=True)
+    sys.exit(2)
+
+
+if __name__ == "__main__":
+    main()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Iterator
 from pathlib import Path
 
 from rich.console import Console, Group
@@ -19,7 +18,6 @@ from lab import events, hosts, store
 from lab.cardtable import table
 from lab.errors import OvernightError
 from lab.estimate import duration
-from lab.events import Event
 from lab.ledger import Ledger
 from lab.report import Report, summary_lines
 from lab.run import FINAL_RUN, Answer, Experiment, ExperimentState, Progress, Run, RunState
@@ -71,18 +69,16 @@ class Thread:
             self.console.print(f"({answer.note})", style="dim", markup=False)
 
     def follow(self, experiment_id: str) -> Report | None:
-        """The experiment has ended, its progress was shown on the way; its report, None if it was cancelled.
-
-        In a terminal the bars move in place; elsewhere each change of a run is a line.
-        """
-        after = "0"
-        if not self.console.is_terminal:
-            return self._follow_lines(experiment_id, after)
-        with Live(self._bars(experiment_id), console=self.console, refresh_per_second=4) as live:
-            for event in self._until_report(experiment_id, after):
-                live.update(self._bars(experiment_id))
-                if event is not None and event.kind == "report.ready":
+        """The experiment has ended, its progress was shown on the way; its report, None if it was cancelled."""
+        with Bars(self.ledger, experiment_id, self.console) as bars:
+            for event in events.follow(self.client, "0", 500):
+                bars.update()
+                if event is None or event.subject != experiment_id:
+                    continue
+                if event.kind == "report.ready":
                     return self.report(experiment_id, event.data["revision"])
+                if event.kind == "experiment.cancelled":
+                    return None
         return None
 
     def report(self, experiment_id: str, revision: int) -> Report:
@@ -110,31 +106,38 @@ class Thread:
                 saved.append(path)
         return saved
 
-    def _until_report(self, experiment_id: str, after: str) -> Iterator[Event | None]:
-        """Events of the experiment up to its report or its cancellation, and None when nothing happens for a moment."""
-        for event in events.follow(self.client, after, 500):
-            if event is None:
-                yield None
-            elif event.subject.split("/")[0] == experiment_id:
-                yield event
-                if event.kind in ("report.ready", "experiment.cancelled"):
-                    return
 
-    def _follow_lines(self, experiment_id: str, after: str) -> Report | None:
-        for event in self._until_report(experiment_id, after):
-            if event is None:
-                continue
-            if event.kind == "report.ready":
-                return self.report(experiment_id, event.data["revision"])
-            if event.kind.startswith("run.") and event.kind not in ("run.queued", "run.dispatched"):
-                run = self.ledger.run(event.subject)
-                self.console.print(run_line(run, None), markup=False, highlight=False)
-        return None
+class Bars:
+    """How an experiment's runs are doing, for `with`.
 
-    def _bars(self, experiment_id: str) -> Group:
-        experiment = self.ledger.experiment(experiment_id)
-        runs = self.ledger.runs(experiment_id)
-        return progress_view(experiment, runs, self.ledger.progress(r.id for r in runs if r.state not in FINAL_RUN))
+    In a terminal the bars move in place; elsewhere a line is printed when a run changes its state.
+    """
+
+    def __init__(self, ledger: Ledger, experiment_id: str, console: Console) -> None:
+        self._ledger, self._id, self._console = ledger, experiment_id, console
+        self._live = Live(console=console, refresh_per_second=4) if console.is_terminal else None
+        self._states: dict[str, RunState] = {}
+
+    def __enter__(self) -> Bars:
+        if self._live is not None:
+            self._live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._live is not None:
+            self._live.stop()
+
+    def update(self) -> None:
+        """What the ledger says now is shown."""
+        runs = self._ledger.runs(self._id)
+        if self._live is not None:
+            progress = self._ledger.progress(run.id for run in runs if run.state not in FINAL_RUN)
+            self._live.update(progress_view(self._ledger.experiment(self._id), runs, progress))
+            return
+        for run in runs:
+            if self._states.get(run.id) != run.state and run.state in (*FINAL_RUN, RunState.RUNNING):
+                self._console.print(run_line(run, None), markup=False, highlight=False)
+            self._states[run.id] = run.state
 
 
 def plan_card(experiment: Experiment) -> Group:

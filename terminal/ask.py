@@ -1,0 +1,55 @@
+"""`overnight ask`: one request from its sentence to its report, in a terminal."""
+
+from __future__ import annotations
+
+import getpass
+from pathlib import Path
+
+from rich.console import Console
+from rich.prompt import Confirm
+
+from lab import store
+from lab.errors import MoveRefused
+from lab.settings import Settings
+from terminal.thread import Thread
+
+
+def run(settings: Settings, client: store.Client, console: Console, text: str, *, yes: bool, out: Path) -> int:
+    """Exit status: 0 the report is there (or the question was no experiment), 1 it is not.
+
+    Raises:
+        NoAnswer: no agent is up.
+    """
+    thread = Thread(settings, client, console, getpass.getuser())
+    answer = thread.ask(text)
+    thread.show_answer(answer)
+    if answer.kind != "plan" or answer.experiment_id is None:
+        return 0 if answer.kind in ("reply", "cards") else 1
+    if not yes and not (console.is_terminal and Confirm.ask("Run it?", console=console, default=True)):
+        thread.ledger.cancel(answer.experiment_id, thread.user)
+        console.print("not run" if console.is_terminal else "not run: give --yes to run without asking")
+        return 1
+    return _run(thread, answer.experiment_id, out)
+
+
+def _run(thread: Thread, experiment_id: str, out: Path) -> int:
+    try:
+        thread.ledger.approve(experiment_id, thread.user)
+    except MoveRefused as refused:
+        thread.console.print(str(refused), markup=False)
+        return 1
+    try:
+        report = thread.follow(experiment_id)
+    except KeyboardInterrupt:
+        thread.console.print(
+            f"\n{experiment_id} goes on; `overnight show {experiment_id}` tells how it stands, `overnight cancel"
+            f" {experiment_id}` stops it"
+        )
+        return 130
+    if report is None:
+        thread.console.print(f"{experiment_id} was cancelled")
+        return 1
+    thread.show_report(report)
+    for path in thread.save_figures(report, out):
+        thread.console.print(f"figure: {path}", markup=False)
+    return 0 if report.n_ok else 1
