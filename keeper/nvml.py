@@ -235,16 +235,18 @@ class _PhysicalCard:
     uuid: str | None = None
     pci: tuple[int, int, int] | None = None
     names: dict[str, str] = field(default_factory=dict)
+    lost: str = "the driver gives no handle for it"
 
     def read(self) -> _Answer:
         """The card's reading, or why there is none."""
         try:
             if self.handle is None:
-                raise _Lost("the driver gives no handle for it")
+                raise _Lost(self.lost)
             self._identify()
             return _Answer(self.uuid, self.pci, tuple(self._cards()))
         except _Lost as lost:
-            self.handle = None  # a dropped card's handle may not be used again, even if the card comes back
+            self.handle = None  # may not be used again, even if the card comes back
+            self.lost = str(lost)
             return _Answer(self.uuid, self.pci, lost=str(lost))
         except _Gone as gone:
             return _Answer(self.uuid, self.pci, gone=str(gone))

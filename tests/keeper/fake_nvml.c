@@ -1,0 +1,185 @@
+/* A driver's library without a driver: answers from text files below $FAKE_NVML, so that the real nvidia-ml-py is
+ * tested without a GPU. Read anew at every call.
+ *
+ *   driver   error code of every call; absent: the driver works
+ *   0, 1...  one physical card a file, "key value" lines: uuid name bus total used v2_used util temp power procs mig
+ *            procs: pid:bytes pid:bytes, with -1 bytes for "not available"; mig: how many slices (files 0.0, 0.1...)
+ *            lost 1: GPU_IS_LOST; error N: every call gives N; hang 1: calls block until the line is gone
+ * A key that is absent is NOT_SUPPORTED. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { OK = 0, UNINITIALIZED = 1, NOT_SUPPORTED = 3, NOT_FOUND = 6, INSUFFICIENT_SIZE = 7, GPU_IS_LOST = 15 };
+enum { SLICES = 16 };
+
+static int initialised = 0;
+
+static int text(const char *file, const char *key, char *out, size_t size) {
+    char path[512], line[512];
+    size_t n = strlen(key);
+    snprintf(path, sizeof path, "%s/%s", getenv("FAKE_NVML"), file);
+    FILE *f = fopen(path, "r");
+    if (!f) return 0;
+    int found = 0;
+    while (!found && fgets(line, sizeof line, f)) {
+        line[strcspn(line, "\n")] = 0;
+        if (!strncmp(line, key, n) && line[n] == ' ') found = 1;
+    }
+    fclose(f);
+    if (found) snprintf(out, size, "%s", line + n + 1);
+    return found;
+}
+
+static int exists(const char *file) {
+    char path[512];
+    snprintf(path, sizeof path, "%s/%s", getenv("FAKE_NVML"), file);
+    return access(path, F_OK) == 0;
+}
+
+static int driver(void) {
+    char out[64];
+    int code = text("driver", "error", out, sizeof out) ? atoi(out) : OK;
+    if (code) initialised = 0;
+    return code;
+}
+
+static void file_of(void *handle, char *out, size_t size) {
+    long id = (long)handle - 1;
+    if (id < 1000) snprintf(out, size, "%ld", id);
+    else snprintf(out, size, "%ld.%ld", (id - 1000) / SLICES, (id - 1000) % SLICES);
+}
+
+/* The state of the card before any field is looked at. */
+static int card(void *handle, char *file, size_t size) {
+    char out[64];
+    if (driver() || !initialised) return UNINITIALIZED;
+    file_of(handle, file, size);
+    while (text(file, "hang", out, sizeof out)) usleep(20000);
+    if (!exists(file)) return NOT_FOUND;
+    if (text(file, "lost", out, sizeof out)) return GPU_IS_LOST;
+    return text(file, "error", out, sizeof out) ? atoi(out) : OK;
+}
+
+static int number(void *handle, const char *key, unsigned long long *value) {
+    char file[32], out[512];
+    int code = card(handle, file, sizeof file);
+    if (code) return code;
+    if (!text(file, key, out, sizeof out)) return NOT_SUPPORTED;
+    *value = strtoull(out, NULL, 10);
+    return OK;
+}
+
+static int string(void *handle, const char *key, char *value, unsigned size) {
+    char file[32];
+    int code = card(handle, file, sizeof file);
+    if (code) return code;
+    return text(file, key, value, size) ? OK : NOT_SUPPORTED;
+}
+
+int nvmlInitWithFlags(unsigned flags) {
+    int code = driver();
+    if (!code) initialised = 1;
+    return code;
+}
+
+int nvmlShutdown(void) {
+    if (!initialised) return UNINITIALIZED;
+    initialised = 0;
+    return OK;
+}
+
+int nvmlDeviceGetCount_v2(unsigned *count) {
+    char file[32];
+    if (driver() || !initialised) return UNINITIALIZED;
+    for (*count = 0; snprintf(file, sizeof file, "%u", *count), exists(file); ++*count) {}
+    return OK;
+}
+
+int nvmlDeviceGetHandleByIndex_v2(unsigned index, void **handle) {
+    char file[32], out[64];
+    snprintf(file, sizeof file, "%u", index);
+    *handle = (void *)(long)(index + 1);
+    return text(file, "lost", out, sizeof out) ? GPU_IS_LOST : OK;
+}
+
+int nvmlDeviceGetUUID(void *handle, char *uuid, unsigned size) { return string(handle, "uuid", uuid, size); }
+int nvmlDeviceGetName(void *handle, char *name, unsigned size) { return string(handle, "name", name, size); }
+
+int nvmlDeviceGetPciInfo_v3(void *handle, char *pci) {
+    unsigned long long bus;
+    int code = number(handle, "bus", &bus);
+    if (!code) ((unsigned *)(pci + 16))[1] = (unsigned)bus; /* busIdLegacy[16], domain, bus, device, ... */
+    return code;
+}
+
+int nvmlDeviceGetMemoryInfo(void *handle, unsigned long long *memory) { /* total, free, used */
+    int code = number(handle, "total", &memory[0]);
+    return code ? code : number(handle, "used", &memory[2]);
+}
+
+int nvmlDeviceGetMemoryInfo_v2(void *handle, unsigned long long *memory) { /* version, total, reserved, free, used */
+    int code = number(handle, "total", &memory[1]);
+    return code ? code : number(handle, "v2_used", &memory[4]);
+}
+
+int nvmlDeviceGetUtilizationRates(void *handle, unsigned *rates) {
+    unsigned long long util;
+    int code = number(handle, "util", &util);
+    if (!code) rates[0] = (unsigned)util, rates[1] = 0;
+    return code;
+}
+
+int nvmlDeviceGetTemperature(void *handle, int sensor, unsigned *celsius) {
+    unsigned long long temp;
+    int code = number(handle, "temp", &temp);
+    if (!code) *celsius = (unsigned)temp;
+    return code;
+}
+
+int nvmlDeviceGetPowerUsage(void *handle, unsigned *milliwatts) {
+    unsigned long long power;
+    int code = number(handle, "power", &power);
+    if (!code) *milliwatts = (unsigned)power;
+    return code;
+}
+
+struct process { unsigned pid; unsigned long long bytes; unsigned gpu_instance, compute_instance; };
+
+int nvmlDeviceGetComputeRunningProcesses_v3(void *handle, unsigned *count, struct process *found) {
+    char out[512];
+    unsigned n = 0;
+    char *rest;
+    int code = string(handle, "procs", out, sizeof out);
+    if (code) return code;
+    for (char *at = strtok_r(out, " ", &rest); at; at = strtok_r(NULL, " ", &rest), ++n) {
+        if (found && n < *count) {
+            found[n].pid = (unsigned)atoi(at);
+            found[n].bytes = (unsigned long long)atoll(strchr(at, ':') + 1);
+        }
+    }
+    code = n > *count ? INSUFFICIENT_SIZE : OK;
+    *count = n;
+    return code;
+}
+
+int nvmlDeviceGetMigMode(void *handle, unsigned *current, unsigned *pending) {
+    unsigned long long slices;
+    int code = number(handle, "mig", &slices);
+    if (!code) *current = *pending = 1;
+    return code;
+}
+
+int nvmlDeviceGetMaxMigDeviceCount(void *handle, unsigned *count) {
+    *count = 7;
+    return OK;
+}
+
+int nvmlDeviceGetMigDeviceHandleByIndex(void *handle, unsigned index, void **slice) {
+    unsigned long long slices;
+    int code = number(handle, "mig", &slices);
+    if (code) return code;
+    *slice = (void *)(1001 + ((long)handle - 1) * SLICES + index);
+    return index < slices ? OK : NOT_FOUND;
+}

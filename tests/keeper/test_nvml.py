@@ -1,0 +1,266 @@
+from __future__ import annotations
+
+import os
+import statistics
+import subprocess
+import sys
+import time
+
+import pynvml
+import pytest
+from fake_driver import GIB, FakeDriver
+
+from keeper.nvml import DriverCards
+from lab.card import CardProcess
+from lab.errors import CardError
+
+
+def cards_of(driver: FakeDriver, **options: float) -> DriverCards:
+    return DriverCards("node", **{"deadline_s": 0.3, "reopen_s": 0.0, **options})
+
+
+def test_a_card_is_read_with_its_identity_and_fields(driver: FakeDriver) -> None:
+    driver.card(0, util=98, temp=72, procs=f"{os.getpid()}:{GIB} 999999999:-1")
+
+    (card,) = cards_of(driver).read()
+
+    assert (card.uuid, card.index, card.name, card.host) == ("GPU-0", 0, "NVIDIA L20X 144GB", "node")
+    assert (card.memory_used_bytes, card.memory_total_bytes) == (GIB, 144 * GIB)
+    assert (card.utilization_pct, card.temperature_c, card.power_mw) == (98.0, 72.0, 70_000)
+    assert not card.lost
+    assert card.problem is None
+    assert abs(card.read_at - time.time()) < 5
+    ours, hosts = card.processes
+    assert ours.pid == os.getpid()
+    assert ours.name
+    assert hosts == CardProcess(pid=999999999, memory_bytes=None, name=None)
+
+
+def test_memory_falls_back_to_the_first_version(driver: FakeDriver) -> None:
+    """Drivers before 510 have no nvmlMemory_v2."""
+    driver.card(0, v2_used=None)
+
+    (card,) = cards_of(driver).read()
+
+    assert card.memory_used_bytes == 2 * GIB
+
+
+def test_what_the_driver_does_not_tell_is_unknown_and_never_zero(driver: FakeDriver) -> None:
+    driver.card(0, util=None, temp=None, power=None, name=None)
+    driver.card(1, total=0, used=0, v2_used=0)
+    driver.card(2, total=None, procs=None)
+
+    unknown, no_bytes, blind = cards_of(driver).read()
+
+    assert (unknown.utilization_pct, unknown.temperature_c, unknown.power_mw) == (None, None, None)
+    assert unknown.memory_used_bytes == GIB
+    assert (no_bytes.memory_used_bytes, no_bytes.memory_total_bytes) == (None, None)
+    assert no_bytes.problem is None
+    assert blind.problem is not None
+    assert "may be busy" in blind.problem
+
+
+def test_cards_come_in_pci_order_whatever_the_driver_numbers(driver: FakeDriver) -> None:
+    driver.card(0, bus=0x80)
+    driver.card(1, bus=0x10)
+
+    source = cards_of(driver)
+
+    assert [(card.uuid, card.index) for card in source.read()] == [("GPU-1", 0), ("GPU-0", 1)]
+    assert [(card.uuid, card.index) for card in source.read()] == [("GPU-1", 0), ("GPU-0", 1)]
+
+
+def test_mig_slices_are_cards_of_their_own(driver: FakeDriver) -> None:
+    driver.card(0)
+    driver.card(1, mig=2)
+    driver.card("1.0", uuid="MIG-a", name="NVIDIA A100 MIG 1g.5gb", util=None, temp=None)
+    driver.card("1.1", uuid="MIG-b", name="NVIDIA A100 MIG 1g.5gb", util=None, temp=None, procs="77:1000")
+    driver.card(2, mig=0)
+
+    whole, first, second, unsliced = cards_of(driver).read()
+
+    assert [card.uuid for card in (whole, first, second)] == ["GPU-0", "MIG-a", "MIG-b"]
+    assert (first.index, second.index) == (1, 1)
+    assert (first.name, second.name) == ("NVIDIA A100 MIG 1g.5gb #0", "NVIDIA A100 MIG 1g.5gb #1")
+    assert first.utilization_pct is None
+    assert first.temperature_c == 35.0
+    assert [process.pid for process in second.processes] == [77]
+    assert "no slice" in (unsliced.problem or "")
+
+
+def test_64_cards_of_which_8_are_lost_are_all_listed(driver: FakeDriver) -> None:
+    for number in range(64):
+        driver.card(number, lost=1 if number % 8 == 3 else None)
+
+    source = cards_of(driver, reopen_s=60.0)
+    cards = source.read()
+    times_s = []
+    for _ in range(20):
+        begun = time.perf_counter()
+        source.read()
+        times_s.append(time.perf_counter() - begun)
+
+    print(f"64 cards, 8 lost: a reading takes {statistics.median(times_s) * 1000:.1f} ms at the median")
+    assert [card.index for card in cards] == list(range(64))
+    assert [card.index for card in cards if card.lost] == list(range(3, 64, 8))
+    assert all(card.memory_used_bytes is None for card in cards if card.lost)
+    assert all(card.memory_used_bytes == GIB for card in cards if not card.lost)
+
+
+def test_a_card_that_falls_off_the_bus_is_lost_and_may_come_back(driver: FakeDriver) -> None:
+    """Its handle is never used again; only a new initialisation sees it healthy."""
+    driver.card(0)
+    driver.card(1)
+    source = cards_of(driver)
+    source.read()
+
+    driver.card(1, lost=1)
+    lost = source.read()[1]
+    still = source.read()[1]
+    driver.card(1)
+    back = source.read()[1]
+
+    assert (lost.uuid, lost.lost) == ("GPU-1", True)
+    assert "GPU is lost" in (lost.problem or "")
+    assert (still.uuid, still.index, still.lost) == ("GPU-1", 1, True)
+    assert (back.uuid, back.lost, back.problem) == ("GPU-1", False, None)
+
+
+def test_a_card_that_the_driver_stops_listing_stays_as_lost(driver: FakeDriver) -> None:
+    for number in range(3):
+        driver.card(number)
+    source = cards_of(driver)
+    source.read()
+
+    driver.card(1, lost=1)
+    source.read()
+    (driver.folder / "2").rename(driver.folder / "1")  # after the restart the driver numbers anew
+    cards = source.read()
+
+    assert [(card.uuid, card.index, card.lost) for card in cards] == [
+        ("GPU-0", 0, False),
+        ("GPU-1", 1, True),
+        ("GPU-2", 2, False),
+    ]
+
+
+def test_a_card_that_only_gives_errors_is_lost(driver: FakeDriver) -> None:
+    """In a container that lost its device files every call gives "Unknown Error"."""
+    driver.card(0)
+    source = cards_of(driver)
+    source.read()
+
+    driver.card(0, error=pynvml.NVML_ERROR_UNKNOWN)
+    (card,) = source.read()
+
+    assert card.lost
+    assert "Unknown Error" in (card.problem or "")
+
+
+def test_a_card_that_hangs_costs_only_itself(driver: FakeDriver) -> None:
+    driver.card(0)
+    driver.card(1)
+    source = cards_of(driver)
+    before = source.read()
+
+    driver.card(1, hang=1)
+    begun = time.monotonic()
+    first = source.read()
+    first_s, begun = time.monotonic() - begun, time.monotonic()
+    second = source.read()
+    second_s = time.monotonic() - begun
+    driver.card(1)
+    time.sleep(0.2)
+    after = source.read()
+
+    print(f"with a hanging card: the first reading took {first_s:.3f} s, the next {second_s:.3f} s")
+    assert first_s < 1.0
+    assert second_s < first_s
+    assert second[0].read_at > before[0].read_at
+    assert first[1].read_at == second[1].read_at == before[1].read_at
+    assert "has not answered" in (second[1].problem or "")
+    assert not second[1].lost
+    assert after[1].problem is None
+    assert after[1].read_at > before[1].read_at
+
+
+def test_a_card_that_hangs_from_the_start_is_there_and_not_usable(driver: FakeDriver) -> None:
+    driver.card(0)
+    driver.card(1, hang=1)
+
+    healthy, hanging = cards_of(driver).read()
+
+    assert not healthy.lost
+    assert (hanging.index, hanging.lost) == (1, True)
+    assert "has not answered" in (hanging.problem or "")
+
+
+@pytest.mark.parametrize(
+    ("error", "advice"),
+    [
+        (pynvml.NVML_ERROR_DRIVER_NOT_LOADED, "modprobe nvidia"),
+        (pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH, "different versions"),
+        (pynvml.NVML_ERROR_NO_PERMISSION, "/dev/nvidia"),
+        (pynvml.NVML_ERROR_UNKNOWN, "nvidia-smi"),
+    ],
+)
+def test_a_driver_that_does_not_work_is_an_error_that_says_what_to_do(
+    driver: FakeDriver, error: int, advice: str
+) -> None:
+    driver.card(0)
+    driver.gone(error)
+
+    with pytest.raises(CardError, match=advice):
+        cards_of(driver).read()
+
+
+def test_a_driver_that_goes_and_comes_back_is_initialised_anew(driver: FakeDriver) -> None:
+    driver.card(0)
+    source = cards_of(driver)
+    source.read()
+
+    driver.gone(pynvml.NVML_ERROR_DRIVER_NOT_LOADED)
+    for _ in range(2):
+        with pytest.raises(CardError, match="modprobe"):
+            source.read()
+    driver.back()
+    (card,) = source.read()
+
+    assert (card.uuid, card.lost) == ("GPU-0", False)
+
+
+def test_a_driver_restarted_between_two_readings_goes_unnoticed(driver: FakeDriver) -> None:
+    driver.card(0)
+    source = cards_of(driver)
+    source.read()
+
+    pynvml.nvmlShutdown()
+    (card,) = source.read()
+
+    assert (card.uuid, card.lost) == ("GPU-0", False)
+
+
+def test_without_a_library_the_error_says_that_there_is_no_driver() -> None:
+    command = "from keeper.nvml import DriverCards; DriverCards('node').read()"
+
+    ended = subprocess.run([sys.executable, "-c", command], capture_output=True, text=True)
+
+    if ended.returncode == 0:
+        pytest.skip("this machine has a driver")
+    assert "there is no NVIDIA driver here" in ended.stderr
+
+
+def test_the_library_is_found_as_the_real_one_is(driver: FakeDriver) -> None:
+    """Through LD_LIBRARY_PATH, as nvidia-ml-py looks for it, in a process of its own."""
+    driver.card(0, util=7)
+    command = "from keeper.nvml import DriverCards; print(DriverCards('node').read()[0].utilization_pct)"
+
+    ended = subprocess.run(
+        [sys.executable, "-c", command],
+        env={**os.environ, "LD_LIBRARY_PATH": str(driver.library.parent)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+    assert ended.stdout == "7.0\n"
