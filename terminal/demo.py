@@ -6,7 +6,6 @@ import contextlib
 import json
 import os
 import signal
-import socket
 import tempfile
 import threading
 import time
@@ -46,8 +45,9 @@ def run(text: str, out: Path, console: Console, *, keep_page: bool, port: int) -
     from bot.simulator import Simulator
 
     with Simulator(port) as slack, _folder() as folder:
-        environ = _environment(slack, folder)
-        settings = load(folder / "config.yaml")
+        config = write_config(slack, folder, _cards())
+        environ = _own_environment(config)
+        settings = load(config)
         console.print("Simulated: the Slack is a local page, the cards train on this machine's CPU.", style="yellow")
         console.print(f"Watch it in a browser: {slack.url}", markup=False)
         try:
@@ -170,27 +170,31 @@ def _folder() -> Iterator[Path]:
         yield Path(name)
 
 
-def _environment(slack: Simulator, folder: Path) -> dict[str, str | None]:
-    """A configuration of the demo's own is written; what it needs of the user's environment is the model's key."""
-    simulate = os.environ.get(f"{PREFIX}GPU__SIMULATE")
+def write_config(slack: Simulator, folder: Path, cards: int) -> Path:
+    """A configuration for one machine with that many simulated cards and this simulator, as a file of the folder."""
     config = {
         "data_dir": str(folder / "data"),
-        "host": socket.gethostname(),
-        "gpu": {"simulate": int(simulate) if simulate and simulate.isdigit() and int(simulate) else CARDS},
+        "gpu": {"simulate": cards},
         "keeper": {"interval_s": 30},
         "run": {"grace_s": 5},
-        "slack": {
-            "api_url": slack.api_url,
-            "bot_token": slack.bot_token,
-            "app_token": slack.app_token,
-        },
+        "slack": {"api_url": slack.api_url, "bot_token": slack.bot_token, "app_token": slack.app_token},
     }
     path = folder / "config.yaml"
     path.write_text(yaml.safe_dump(config), encoding="utf-8")
-    foreign = {name: None for name in os.environ if name.startswith(PREFIX) and "MODEL" not in name}
+    return path
+
+
+def _own_environment(config: Path) -> dict[str, str | None]:
+    """What the demo's processes get: its own configuration, and of the user's only the model's settings."""
+    foreign = [name for name in os.environ if name.startswith(PREFIX) and not name.startswith(f"{PREFIX}MODEL")]
     for name in foreign:
         del os.environ[name]
-    return {**foreign, "OVERNIGHT_CONFIG": str(path)}
+    return {**dict.fromkeys(foreign), "OVERNIGHT_CONFIG": str(config)}
+
+
+def _cards() -> int:
+    asked = os.environ.get(f"{PREFIX}GPU__SIMULATE", "")
+    return int(asked) if asked.isdigit() and int(asked) else CARDS
 
 
 class _Shown:
