@@ -62,6 +62,7 @@ class Hold:
         self._clock = clock
         self._child: subprocess.Popen[bytes] | None = None
         self._unread = b""
+        self._child_problem: str | None = None
         self._beats_before = 0
         self._failures = 0
         self._due = clock()
@@ -92,6 +93,7 @@ class Hold:
         assert self._child.stdout is not None
         os.set_blocking(self._child.stdout.fileno(), False)
         self._unread = b""
+        self._child_problem = None
         self._heard = self._clock()
         self._beats_before = self.status.beats if self.status else 0
         before = self.status or KeeperStatus(card=self.card, pid=self._child.pid, interval_s=self._interval_s)
@@ -109,6 +111,7 @@ class Hold:
 
     def _said(self, said: KeeperStatus) -> None:
         self._heard = self._clock()
+        self._child_problem = said.problem
         if said.beats > 0 and said.problem is None:
             self._failures = 0
         last_beat_at = said.last_beat_at or (self.status.last_beat_at if self.status else None)
@@ -121,7 +124,7 @@ class Hold:
         assert child.stdout is not None
         assert self.status is not None
         child.stdout.close()
-        why = self.status.problem
+        why = self._child_problem
         if code == CANNOT_START and self.status.beats == 0:
             self.cannot = why
         wait_s = min(MAX_BACKOFF_S, FIRST_BACKOFF_S * 2.0 ** min(self._failures, 10))

@@ -142,6 +142,24 @@ def test_it_ends_at_once_while_torch_is_being_loaded(keep: Callable[..., Keeper]
     assert took_s < GENEROUS_S
 
 
+def test_it_ends_at_once_while_the_driver_hangs(keep: Callable[..., Keeper], cuda: dict[str, str]) -> None:
+    """The process in the driver is killed then, which frees its memory too."""
+    Path(cuda["FAKE_TORCH"], "hang_s").write_text("20")
+    keeper = keep("--gpu", "1", **cuda)
+    keeper.until("GPU Keeper starting on GPU 1")
+    log = Path(cuda["FAKE_TORCH"], "log")
+    while not log.exists() or "add" not in log.read_text():
+        time.sleep(0.02)
+
+    took_s = keeper.end(signal.SIGTERM)
+
+    print(f"SIGTERM while a kernel hangs: ended in {took_s:.3f} s")
+    assert keeper.process.returncode == 0
+    assert keeper.log.rstrip().endswith("GPU Keeper stopped.")
+    assert not psutil.pid_exists(int(log.read_text().split()[0]))
+    assert took_s < GENEROUS_S
+
+
 def test_it_holds_1024_float32_on_the_card_and_frees_them(keep: Callable[..., Keeper], cuda: dict[str, str]) -> None:
     keeper = keep("--gpu", "1", "--interval", "300", **cuda)
     keeper.until("held by PID")

@@ -1,18 +1,89 @@
+"""The real nvidia-ml-py over the C library of fake_nvml.c, which answers from state files."""
+
 from __future__ import annotations
 
+import ctypes
 import os
+import shutil
 import statistics
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from pathlib import Path
 
 import pynvml
 import pytest
-from fake_driver import GIB, FakeDriver
 
 from keeper.nvml import DriverCards
 from lab.card import CardProcess
 from lab.errors import CardError
+
+GIB = 1024**3
+
+
+class FakeDriver:
+    """A driver without a GPU."""
+
+    def __init__(self, folder: Path, library: Path) -> None:
+        self.folder = folder
+        self.library = library
+
+    def card(self, number: int | str, **fields: object) -> None:
+        """Card `number` answers with these fields and with usual values for the rest; None takes a field away."""
+        usual: dict[str, object] = {
+            "uuid": f"GPU-{number}",
+            "name": "NVIDIA L20X 144GB",
+            "bus": 0x10 + int(number) if isinstance(number, int) else None,
+            "total": 144 * GIB,
+            "used": 2 * GIB,
+            "v2_used": GIB,
+            "util": 0,
+            "temp": 35,
+            "power": 70_000,
+            "procs": "",
+        }
+        lines = [f"{key} {value}\n" for key, value in (usual | fields).items() if value is not None]
+        new = self.folder / f".{number}"
+        new.write_text("".join(lines))
+        new.rename(self.folder / str(number))
+
+    def gone(self, error: int) -> None:
+        """Every call gives this error from now on."""
+        (self.folder / "driver").write_text(f"error {error}\n")
+
+    def back(self) -> None:
+        """The driver was loaded again; handles of before are worth nothing."""
+        (self.folder / "driver").unlink()
+
+
+@pytest.fixture(scope="session")
+def fake_library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """fake_nvml.c compiled under the name by which the real library is looked for."""
+    if shutil.which("gcc") is None:
+        pytest.skip("gcc is not here, so there is no library to put in the driver's place")
+    library = tmp_path_factory.mktemp("lib") / "libnvidia-ml.so.1"
+    source = Path(__file__).with_name("fake_nvml.c")
+    subprocess.run(["gcc", "-O1", "-shared", "-fPIC", "-o", library, source], check=True)
+    return library
+
+
+@pytest.fixture
+def driver(fake_library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeDriver]:
+    """The fake driver under this process's nvidia-ml-py, with no card yet."""
+    import pynvml
+
+    folder = tmp_path / "driver"
+    folder.mkdir()
+    monkeypatch.setenv("FAKE_NVML", str(folder))
+    library = ctypes.CDLL(str(fake_library))
+    library.nvmlShutdown()
+    monkeypatch.setattr(pynvml, "nvmlLib", library)
+    monkeypatch.setattr(pynvml, "_nvmlGetFunctionPointer_cache", {})
+
+    yield FakeDriver(folder, fake_library)
+
+    shutil.rmtree(folder)  # lets go of calls that hang
 
 
 def cards_of(driver: FakeDriver, **options: float) -> DriverCards:

@@ -1,8 +1,8 @@
 """As much of torch as the heartbeat uses, failing where told to; put on PYTHONPATH of a heartbeat's process.
 
 FAKE_TORCH is a folder: `log` receives what was done, a line each; `import_s` holds for how long the import blocks with
-the interpreter's lock taken, as loading torch's libraries does; `fail` holds how many of the next touches fail, over
-all processes.
+the interpreter's lock taken, as loading torch's libraries does; `hang_s` the same for a touch; `fail` holds how many of
+the next touches fail, over all processes.
 """
 
 import ctypes
@@ -26,9 +26,16 @@ def _number(name):
     return int(file.read_text()) if file.exists() else 0
 
 
+def _block(seconds):
+    """Hold the interpreter's lock, whatever signal comes."""
+    while seconds:
+        seconds = ctypes.PyDLL(None).sleep(seconds)
+
+
 class _Tensor:
     def add_(self, _value):
         _log("add")
+        _block(_number("hang_s"))
 
     def zero_(self):
         _log("zero")
@@ -54,4 +61,4 @@ cuda = SimpleNamespace(
 
 _order, _visible = os.environ.get("CUDA_DEVICE_ORDER"), os.environ.get("CUDA_VISIBLE_DEVICES")
 _log(f"import order={_order} visible={_visible}")
-ctypes.PyDLL(None).sleep(_number("import_s"))
+_block(_number("import_s"))

@@ -1,0 +1,267 @@
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from keeper.hold import Hold
+from keeper.stop import Stop
+from keeper.watch import Watch
+from lab.card import Card, HostCards, KeeperStatus
+from lab.errors import CardError, ConfigError
+
+
+def cards(*indexes: int, lost: Sequence[int] = ()) -> list[Card]:
+    return [Card(uuid=f"GPU-{i}", index=i, name="L20X", host="n", lost=i in lost, read_at=1.0) for i in indexes]
+
+
+class Source:
+    """Cards as the test sets them, or an error in their place."""
+
+    def __init__(self, now: list[Card] | Exception) -> None:
+        self.now = now
+
+    def read(self) -> list[Card]:
+        if isinstance(self.now, Exception):
+            raise self.now
+        return self.now
+
+
+class Holding(Hold):
+    """A hold without a process: beats once a step."""
+
+    def __init__(self, card: Card, interval_s: float) -> None:
+        super().__init__(card.uuid, [], interval_s)
+        self.status = KeeperStatus(card=card.uuid, pid=7)
+        self.stopped = False
+
+    def step(self) -> None:
+        assert self.status is not None
+        self.status = self.status.model_copy(update={"beats": self.status.beats + 1})
+
+    def stop(self) -> None:
+        self.stopped = True
+
+
+class Bench:
+    """A watch with everything around it in the test's hands."""
+
+    def __init__(self, folder: Path, now: list[Card] | Exception, **options: Any) -> None:
+        self.source = Source(now)
+        self.published: list[HostCards] = []
+        self.holds: list[Holding] = []
+        publish = options.pop("publish", self.published.append)
+        self.watch = Watch("n", publish, folder, source=self.source, make_hold=self._hold, **options)
+
+    def _hold(self, card: Card, interval_s: float) -> Hold:
+        self.holds.append(Holding(card, interval_s))
+        return self.holds[-1]
+
+
+def test_a_tick_publishes_the_cards_with_roles_and_the_keepers_state(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, cards(0, 1, 2), clock=lambda: 9.0, interval_s=60.0)
+
+    bench.watch.tick()
+    bench.watch.tick()
+
+    report = bench.published[-1]
+    assert [card.role for card in report.cards] == ["train", "train", "keeper"]
+    assert report.keeper is not None
+    assert (report.keeper.card, report.keeper.beats) == ("GPU-2", 2)
+    assert (report.host, report.published_at, report.problem) == ("n", 9.0, None)
+    assert len(bench.holds) == 1
+    bench.watch.close()
+    assert bench.holds[0].stopped
+
+
+def test_a_failed_driver_publishes_its_problem_and_no_cards_while_the_heart_beats_on(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, cards(0, 1))
+    bench.watch.tick()
+
+    bench.source.now = CardError("the NVIDIA driver went away")
+    failed = bench.watch.tick()
+    bench.source.now = cards(0, 1)
+    back = bench.watch.tick()
+
+    assert (failed.cards, failed.problem) == ((), "the NVIDIA driver went away")
+    assert failed.keeper is not None
+    assert (failed.keeper.beats, failed.keeper.card) == (2, "GPU-1")
+    assert (len(back.cards), back.problem) == (2, None)
+    assert len(bench.holds) == 1
+
+
+def test_a_driver_that_lists_no_card_is_a_problem(tmp_path: Path) -> None:
+    report = Bench(tmp_path, []).watch.tick()
+
+    assert "lists no card" in (report.problem or "")
+
+
+def test_the_heartbeat_moves_when_its_card_is_lost(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, cards(0, 1, 2))
+    bench.watch.tick()
+
+    bench.source.now = cards(0, 1, 2, lost=[2])
+    report = bench.watch.tick()
+
+    assert [hold.card for hold in bench.holds] == ["GPU-2", "GPU-1"]
+    assert bench.holds[0].stopped
+    assert report.keeper is not None
+    assert report.keeper.card == "GPU-1"
+
+
+@pytest.mark.parametrize("options", [{"keep": False}, {"reserve_last": False}])
+def test_no_heartbeat_runs_where_none_is_wanted(tmp_path: Path, options: dict[str, bool]) -> None:
+    bench = Bench(tmp_path, cards(0, 1), **options)
+
+    assert bench.watch.tick().keeper is None
+    assert bench.holds == []
+
+
+def test_one_card_is_shared_and_kept(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, cards(0))
+
+    report = bench.watch.tick()
+
+    assert report.cards[0].role == "shared"
+    assert report.keeper is not None
+    assert report.keeper.card == "GPU-0"
+
+
+def test_a_second_keeper_of_a_card_says_who_holds_it_and_takes_over_at_its_end(tmp_path: Path) -> None:
+    first, second = Bench(tmp_path, cards(0, 1)), Bench(tmp_path, cards(0, 1))
+    first.watch.tick()
+
+    waiting = second.watch.tick()
+    first.watch.close()
+    taken = second.watch.tick()
+
+    assert waiting.keeper is not None
+    assert waiting.keeper.problem == f"already kept by PID {os.getpid()}; this watch takes over when that one ends"
+    assert waiting.problem is None
+    assert taken.keeper is not None
+    assert taken.keeper.problem is None
+    assert len(second.holds) == 1
+
+
+def test_a_store_that_is_away_stops_neither_readings_nor_heartbeat(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    def publish(report: HostCards) -> None:
+        raise ConnectionError("redis is away")
+
+    bench = Bench(tmp_path, cards(0, 1), publish=publish)
+
+    for _ in range(3):
+        report = bench.watch.tick()
+
+    assert report.keeper is not None
+    assert report.keeper.beats == 3
+    assert len([line for line in caplog.records if "cannot be published" in line.message]) == 1
+
+
+def test_a_wrong_choice_of_cards_ends_the_start_but_not_a_running_watch(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, cards(0, 1), auto_detect=False, chosen=["GPU-0"])
+    bench.watch.tick()
+    bench.source.now = cards(1)
+
+    assert "gpu.cards" in (bench.watch.tick().problem or "")
+    with pytest.raises(ConfigError, match=r"gpu\.cards"):
+        Bench(tmp_path, cards(1), auto_detect=False, chosen=["GPU-0"]).watch.tick()
+
+
+def test_a_dead_heartbeat_is_started_again_after_a_growing_wait(caplog: pytest.LogCaptureFixture) -> None:
+    now = [0.0]
+    hold = Hold("GPU-1", [], 300.0, command=[sys.executable, "-c", "import sys; sys.exit(9)"], clock=lambda: now[0])
+
+    starts, running = [], False
+    for _ in range(2000):
+        hold.step()
+        if (hold._child is not None) != running:
+            running = not running
+            starts += [now[0]] if running else []
+        if len(starts) == 4:
+            break
+        if hold._child is None:
+            now[0] += 0.5
+        else:
+            time.sleep(0.005)
+    hold.stop()
+
+    assert [later - earlier for earlier, later in itertools.pairwise(starts)] == pytest.approx([1.0, 2.0, 4.0], abs=0.6)
+    assert hold.status is not None
+    assert hold.status.problem == "the heartbeat's process ended with status 9"
+    assert hold.cannot is None
+
+
+def test_a_heartbeat_that_falls_silent_is_killed_and_said(caplog: pytest.LogCaptureFixture) -> None:
+    """A call that hangs in the driver would otherwise be a keeper that only seems to be there."""
+    now = [0.0]
+    hold = Hold("GPU-1", [], 300.0, command=[sys.executable, "-c", "import time; time.sleep(99)"], clock=lambda: now[0])
+    hold.step()
+    assert hold.status is not None
+    child = hold.status.pid
+
+    now[0] = 421.0
+    hold.step()
+
+    assert not psutil.pid_exists(child)
+    assert "was silent for 420 s and was killed" in (hold.status.problem or "")
+
+
+@pytest.mark.parametrize("interval_s", [0.0, -1.0, float("nan"), float("inf"), 100_000.0])
+def test_an_interval_that_is_none_is_refused(interval_s: float) -> None:
+    with pytest.raises(ValueError, match="between"):
+        Hold("GPU-1", [], interval_s)
+
+
+def test_run_ends_with_its_stop_and_closes(tmp_path: Path) -> None:
+    stop = Stop()
+    bench = Bench(tmp_path, cards(0, 1), publish=lambda report: stop.ask())
+
+    bench.watch.run(stop)
+
+    assert bench.holds[0].stopped
+
+
+WATCH = """
+import logging, sys
+from pathlib import Path
+from keeper.watch import Watch
+logging.basicConfig(level=logging.INFO)
+def publish(report): print(report.model_dump_json(), flush=True)
+Watch("n", publish, Path(sys.argv[1]), simulate=2, every_s=0.1).run()
+"""
+
+
+def test_a_real_watch_keeps_a_simulated_card_and_leaves_nothing_behind(tmp_path: Path) -> None:
+    watch = subprocess.Popen(
+        [sys.executable, "-c", WATCH, str(tmp_path)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert watch.stdout is not None
+    report = next(r for r in map(json.loads, watch.stdout) if r["keeper"]["beats"] and r["cards"][1]["processes"])
+    child = psutil.Process(report["keeper"]["pid"])
+
+    begun = time.monotonic()
+    watch.send_signal(signal.SIGTERM)
+    _, log = watch.communicate(timeout=20)
+    took_s = time.monotonic() - begun
+
+    print(f"SIGTERM to a watch: ended in {took_s:.3f} s")
+    assert watch.returncode == 0
+    assert not child.is_running()
+    assert took_s < 3.0
+    assert report["simulated"]
+    assert [card["role"] for card in report["cards"]] == ["train", "keeper"]
+    assert [process["pid"] for process in report["cards"][1]["processes"]] == [child.pid]
+    assert "GPU Keeper starting on GPU 1" in log
+    assert "GPU Keeper stopped." in log
