@@ -65,8 +65,11 @@ class HeldImages:
 
     def batches(self, indices: Sequence[Tensor]) -> Iterator[tuple[Tensor, Tensor]]:
         """See Images."""
-        for index in indices:
-            here = index.to(self.images.device, non_blocking=True)
+        if not indices:
+            return
+        # One copy to the device an epoch, not one a step.
+        order = torch.cat(list(indices)).to(self.images.device)
+        for here in torch.split(order, [len(index) for index in indices]):
             yield self.images[here], self.labels[here]
 
     def part(self, indices: Tensor) -> HeldImages:
@@ -105,7 +108,7 @@ class FileImages:
 
     def held(self) -> HeldImages:
         """All of it, decoded once."""
-        every = list(torch.arange(self.count).split(256))
+        every = torch.split(torch.arange(self.count), 256)
         images, labels = zip(*self.batches(every), strict=True)
         return HeldImages(torch.cat(images), torch.cat(labels))
 
@@ -199,7 +202,7 @@ def split(labels: Tensor, share: float) -> tuple[Tensor, Tensor]:
     """
     generator = torch.Generator().manual_seed(SPLIT_SEED)
     train, val = [], []
-    for label in labels.unique():
+    for label in sorted(set(labels.tolist())):
         members = (labels == label).nonzero().flatten()
         members = members[torch.randperm(len(members), generator=generator)]
         count = min(max(1, round(len(members) * share)), len(members) - 1)

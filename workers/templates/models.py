@@ -172,7 +172,7 @@ def _with_known_options(make: Callable[..., nn.Module], options: dict[str, Any])
 
 def _head(model: nn.Module) -> tuple[nn.Module, ...]:
     if hasattr(model, "get_classifier"):
-        found = model.get_classifier()
+        found: Any = model.get_classifier()  # type: ignore[operator]  # a method of timm's models
         return tuple(found) if isinstance(found, tuple) else (found,)
     layers = [m for m in model.modules() if isinstance(m, nn.Linear | nn.Conv2d)]
     return (layers[-1],)

@@ -88,6 +88,19 @@ class Length:
     epochs: int
 
 
+@dataclass(frozen=True)
+class Learner:
+    """All that learns, and so all that a checkpoint keeps beside the position."""
+
+    model: nn.Module
+    optimizer: torch.optim.Optimizer
+    scaler: torch.amp.GradScaler
+
+    @property
+    def on_gpu(self) -> bool:
+        return next(self.model.parameters()).is_cuda
+
+
 def main(folder: Path) -> int:
     """The run has its result (0) or, told to stop, a checkpoint (143); anything else leaves as an exception."""
     stop = StopSignal()
@@ -110,6 +123,7 @@ def train(attempt: Attempt, params: VisionParams, stop: Stop) -> RunResult | Non
     device = open_device(spec)
     precision = precision_for(params, device)
     torch.set_float32_matmul_precision("high" if precision == "tf32" else "highest")
+    torch.backends.cudnn.allow_tf32 = precision == "tf32"  # torch's default is True, whatever the line above says
     seed_everything(params.seed)
     data = load(spec, params, device)
     built = build(spec.model, data.classes, data.image_size, params)
@@ -119,7 +133,7 @@ def train(attempt: Attempt, params: VisionParams, stop: Stop) -> RunResult | Non
     if params.freeze_backbone:
         built.freeze_backbone()
     if device.type == "cuda":
-        model = model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        model = model.to(memory_format=torch.channels_last)
         torch.backends.cudnn.benchmark = True
         torch.cuda.reset_peak_memory_stats()
     check_size(model, built.name, data.image_size, device)
@@ -128,10 +142,11 @@ def train(attempt: Attempt, params: VisionParams, stop: Stop) -> RunResult | Non
     trained = [p for p in model.parameters() if p.requires_grad]
     optimizer = make_optimizer(params, trained, fused=device.type == "cuda")
     scaler = torch.amp.GradScaler(device.type, enabled=precision == "amp_fp16")
+    learner = Learner(model, optimizer, scaler)
     amp_dtype = {"amp_fp16": torch.float16, "amp_bf16": torch.bfloat16}.get(precision)
     length = length_of(spec, len(data.train), params.batch_size)
     smallest_part = 2 if has_batch_norm(model) else 1  # batch norm has no variance over one sample
-    position, warnings = resume(attempt, length, model, optimizer, scaler)
+    position, warnings = resume(attempt, length, learner)
     warnings = [*built.warnings, *warnings]
     environment = describe(device, precision, data)
     for line in (*warnings, *(f"{k}: {v}" for k, v in environment.items())):
@@ -170,7 +185,7 @@ def train(attempt: Attempt, params: VisionParams, stop: Stop) -> RunResult | Non
                     logits = model(x)  # (part, classes)
                     part_loss = F.cross_entropy(logits, y, label_smoothing=params.label_smoothing)
                     part_loss = part_loss * (len(x) / len(images))
-                scaler.scale(part_loss).backward()
+                scaler.scale(part_loss).backward()  # type: ignore[no-untyped-call]  # torch leaves it untyped
                 with torch.no_grad():
                     loss += part_loss
                     hits += (logits.argmax(1) == (y.argmax(1) if mix else y)).sum()
@@ -186,30 +201,34 @@ def train(attempt: Attempt, params: VisionParams, stop: Stop) -> RunResult | Non
 
             # Between steps: figures now and then, a checkpoint in long epochs or when told to stop.
             if clock.read_due():
-                mean = read_back(pending, position, lr)
-                record_step(attempt, position, length, clock, mean, lr, device)
+                loss_now = read_back(pending, position, lr)
+                record_step(attempt, position, length, clock, loss_now, lr, device)
             if stop.asked or clock.save_due():
-                read_back(pending, position, lr)
+                if pending:
+                    read_back(pending, position, lr)
                 position.train_s += clock.pause()
-                checkpoint(attempt, clock, spec, length, position, model, optimizer, scaler, best=False)
+                checkpoint(attempt, clock, length, position, learner, best=False)
                 if stop.asked:
-                    return stopped(position, length)
+                    log.info("stopped at step %d of %d", position.step, length.steps)
+                    return None
                 clock.train()
 
         # Evaluation, then a checkpoint if it is worth its time.
         lr = lr_at(max(0, position.step - 1), length.steps, params)
-        mean = read_back(pending, position, lr) if pending else position.last_loss
+        if pending:
+            loss_now = read_back(pending, position, lr)
+            record_step(attempt, position, length, clock, loss_now, lr, device)
         position.train_s += clock.pause()
-        record_step(attempt, position, length, clock, mean, lr, device)
         scores = evaluate(model, data, min(EVAL_BATCH, max(2, 2 * params.batch_size // params.grad_accum_steps)), stop)
         if scores is None:
-            checkpoint(attempt, clock, spec, length, position, model, optimizer, scaler, best=False)
-            return stopped(position, length)
-        end_epoch(attempt, spec, position, length, clock, scores, lr)
+            checkpoint(attempt, clock, length, position, learner, best=False)
+            log.info("stopped at step %d of %d, before its evaluation", position.step, length.steps)
+            return None
+        end_epoch(attempt, position, length, clock, scores, lr)
         best = scores.val_acc >= position.best_val_acc
         position.best_val_acc = max(position.best_val_acc, scores.val_acc)
         if position.step >= length.steps or clock.worth_saving():
-            checkpoint(attempt, clock, spec, length, position, model, optimizer, scaler, best=best)
+            checkpoint(attempt, clock, length, position, learner, best=best)
 
     result = RunResult(
         metrics={k: v for k, v in last_values(position.curves).items() if k != "loss"},
@@ -243,7 +262,7 @@ def evaluate(model: nn.Module, data: Data, batch: int, stop: Stop) -> Scores | N
     """
     model.eval()
     loss, hits = (torch.zeros((), dtype=torch.float64, device=data.mean.device) for _ in range(2))
-    for images, labels in data.val.batches(list(torch.arange(len(data.val)).split(batch))):
+    for images, labels in data.val.batches(torch.split(torch.arange(len(data.val)), batch)):
         logits = model(data.inputs(images)).float()  # (batch, classes)
         loss += F.cross_entropy(logits, labels, reduction="sum").double()
         hits += (logits.argmax(1) == labels).sum()
@@ -322,7 +341,7 @@ def epoch_batches(samples: int, params: VisionParams, epoch: int) -> list[Tensor
     """Indices of each batch of an epoch; the order follows from (seed, epoch), whatever the model drew before."""
     order = torch.randperm(samples, generator=generator_for(params.seed, epoch, 0))
     batches = sizes(samples, params.batch_size)
-    return list(order[: sum(batches)].split(batches))
+    return list(torch.split(order[: sum(batches)], batches))
 
 
 def generator_for(seed: int, epoch: int, batch: int) -> torch.Generator:
@@ -385,7 +404,7 @@ def read_back(pending: list[tuple[Tensor, Tensor, int]], position: Position, lr:
     Raises:
         FloatingPointError: the loss of one of them is not finite.
     """
-    losses = torch.stack([loss for loss, _, _ in pending]).tolist()
+    losses: list[float] = torch.stack([loss for loss, _, _ in pending]).tolist()
     hits = torch.stack([hit for _, hit, _ in pending]).tolist()
     first = position.step - len(pending) + 1
     for index, (loss, hit, (_, _, count)) in enumerate(zip(losses, hits, pending, strict=True)):
@@ -404,24 +423,18 @@ def read_back(pending: list[tuple[Tensor, Tensor, int]], position: Position, lr:
 
 
 def record_step(
-    attempt: Attempt,
-    position: Position,
-    length: Length,
-    clock: Clock,
-    loss: float | None,
-    lr: float,
-    device: torch.device,
+    attempt: Attempt, position: Position, length: Length, clock: Clock, loss: float, lr: float, device: torch.device
 ) -> None:
     """A step line is in the metrics, now and then one in the log, and the loss curve has a point more."""
     values = place(position, length, clock) | {"epoch": position.epoch, "loss": loss, "lr": lr}
-    attempt.record("step", **values, **(memory() if device.type == "cuda" else {}))
+    attempt.record("step", **values, **memory(device))
     at = position.step if attempt.spec.max_steps else position.step / length.steps_per_epoch
     curve = position.curves.setdefault("loss", [])
     curve.append((at, loss))
     if len(curve) > 1000:
         curve[:] = thinned(curve)
     if clock.log_due():
-        log.info("step %d/%d loss %s lr %.3g eta %s s", position.step, length.steps, loss, lr, values["eta_s"])
+        log.info("step %d/%d loss %.4f lr %.3g eta %s s", position.step, length.steps, loss, lr, values["eta_s"])
 
 
 def place(position: Position, length: Length, clock: Clock) -> dict[str, Any]:
@@ -434,8 +447,10 @@ def place(position: Position, length: Length, clock: Clock) -> dict[str, Any]:
     }
 
 
-def memory() -> dict[str, int]:
-    """Memory of the card as torch's allocator sees it; NVML cannot see how fragmented it is."""
+def memory(device: torch.device) -> dict[str, int]:
+    """Memory of a card as torch's allocator sees it: NVML cannot see how fragmented it is. Empty on the CPU."""
+    if device.type != "cuda":
+        return {}
     stats = torch.cuda.memory_stats()
     return {
         "allocated_bytes": stats["allocated_bytes.all.current"],
@@ -444,11 +459,9 @@ def memory() -> dict[str, int]:
     }
 
 
-def end_epoch(
-    attempt: Attempt, spec: RunSpec, position: Position, length: Length, clock: Clock, scores: Scores, lr: float
-) -> None:
+def end_epoch(attempt: Attempt, position: Position, length: Length, clock: Clock, scores: Scores, lr: float) -> None:
     """The epoch is in the metrics, the log and the curves, and the position is the start of the next."""
-    values = {
+    values: dict[str, float | None] = {
         "train_loss": position.loss_sum / position.seen,
         "train_acc": position.hits / position.seen,
         "val_loss": scores.val_loss if math.isfinite(scores.val_loss) else None,
@@ -459,18 +472,11 @@ def end_epoch(
     position.loss_sum = position.hits = 0.0
     position.seen = 0
     for name, value in values.items():
-        at = float(position.step if spec.max_steps else position.epoch)
+        at = float(position.step if attempt.spec.max_steps else position.epoch)
         position.curves.setdefault(name, []).append((at, value))
     attempt.record("epoch", epoch=position.epoch, **place(position, length, clock), **values, lr=lr)
-    log.info(
-        "epoch %d/%d train loss %.4f acc %.4f val loss %s acc %.4f",
-        position.epoch,
-        length.epochs,
-        values["train_loss"],
-        values["train_acc"],
-        values["val_loss"],
-        scores.val_acc,
-    )
+    told = " ".join(f"{name} {value:.4f}" for name, value in values.items() if value is not None)
+    log.info("epoch %d/%d %s", position.epoch, length.epochs, told)
 
 
 class Clock:
@@ -523,29 +529,21 @@ class Clock:
 
 
 def checkpoint(
-    attempt: Attempt,
-    clock: Clock,
-    spec: RunSpec,
-    length: Length,
-    position: Position,
-    model: nn.Module,
-    optimizer: torch.optim.Optimizer,
-    scaler: torch.amp.GradScaler,
-    best: bool,
+    attempt: Attempt, clock: Clock, length: Length, position: Position, learner: Learner, best: bool
 ) -> None:
     """All that the next attempt needs is on disk; every loss up to here was finite."""
     began = time.monotonic()
-    name, keys, at, has_gauss, cached = np.random.get_state(legacy=True)
+    numpy: Any = np.random.get_state(legacy=True)
     state = {
-        "made_of": identity(spec, length),
+        "made_of": identity(attempt.spec, length),
         "position": asdict(position),
-        "model": model.state_dict(),
-        "optimizer": optimizer.state_dict(),
-        "scaler": scaler.state_dict(),
+        "model": learner.model.state_dict(),
+        "optimizer": learner.optimizer.state_dict(),
+        "scaler": learner.scaler.state_dict(),
         "random": random.getstate(),
-        "numpy": (name, keys.tolist(), at, has_gauss, cached),
+        "numpy": (numpy[0], numpy[1].tolist(), *numpy[2:]),
         "torch": torch.get_rng_state(),
-        "cuda": torch.cuda.get_rng_state() if torch.cuda.is_initialized() else None,
+        "cuda": torch.cuda.get_rng_state() if learner.on_gpu else None,
     }
 
     def write(file: Writable) -> None:
@@ -561,13 +559,7 @@ def identity(spec: RunSpec, length: Length) -> dict[str, Any]:
     return {"model": spec.model, "dataset": spec.dataset, "steps_per_epoch": length.steps_per_epoch}
 
 
-def resume(
-    attempt: Attempt,
-    length: Length,
-    model: nn.Module,
-    optimizer: torch.optim.Optimizer,
-    scaler: torch.amp.GradScaler,
-) -> tuple[Position, list[str]]:
+def resume(attempt: Attempt, length: Length, learner: Learner) -> tuple[Position, list[str]]:
     """Where the earlier attempt stopped, with model, optimizer and generators as it left them; else the beginning."""
     folder = attempt.spec.checkpoint_dir
     if folder is None:
@@ -578,22 +570,17 @@ def resume(
     state = found.state
     if state["made_of"] != identity(attempt.spec, length):
         return Position(), [f"the checkpoint in {folder} is of another run ({state['made_of']}): started anew"]
-    model.load_state_dict(state["model"])
-    optimizer.load_state_dict(state["optimizer"])
-    if state["scaler"]:
-        scaler.load_state_dict(state["scaler"])
+    learner.model.load_state_dict(state["model"])
+    learner.optimizer.load_state_dict(state["optimizer"])
+    if state["scaler"]:  # empty unless the earlier attempt trained in amp_fp16
+        learner.scaler.load_state_dict(state["scaler"])
     random.setstate(state["random"])
     np.random.set_state(state["numpy"])
     torch.set_rng_state(state["torch"])
-    if state["cuda"] is not None and torch.cuda.is_initialized():
+    if state["cuda"] is not None and learner.on_gpu:
         torch.cuda.set_rng_state(state["cuda"])
     position = Position(**state["position"])
     return position, [f"resumed at step {position.step} from {found.path.name}"]
-
-
-def stopped(position: Position, length: Length) -> None:
-    """The log says that the run was told to stop."""
-    log.info("stopped at step %d of %d, checkpoint written", position.step, length.steps)
 
 
 def usage(position: Position, device: torch.device) -> Usage:
