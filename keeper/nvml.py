@@ -22,6 +22,9 @@ from lab.errors import CardError
 
 log = logging.getLogger(__name__)
 
+LONGEST_REOPEN_S = 600.0
+_SEE = "see `nvidia-smi` and the kernel's log"
+
 Handle = Any
 """An opaque pointer of the driver's library."""
 
@@ -35,7 +38,7 @@ class DriverCards:
     Args:
         deadline_s: how long one reading may take, all cards together.
         open_wait_s: how long a reading waits for the driver's initialisation, which goes on behind it.
-        reopen_s: how often to initialise anew while a card is lost.
+        reopen_s: how soon to initialise anew when a card is lost; doubled as long as it stays so.
         clock: seconds since the epoch.
     """
 
@@ -52,12 +55,15 @@ class DriverCards:
         self._deadline_s = deadline_s
         self._open_wait_s = open_wait_s
         self._reopen_s = reopen_s
+        self._reopen_after_s = reopen_s
         self._clock = clock
         self._readers: list[_Reader] = []
         self._answers: queue.SimpleQueue[tuple[_Reader, _Answer]] = queue.SimpleQueue()
         self._opening: _Opening | None = None
         self._opened_at: float | None = None
         self._shut_down_first = False
+        self._last: list[Card] = []
+        """Shown, and ageing, while the driver is initialised anew."""
         self._known: dict[str, Card] = {}
         """Every physical card ever seen, so that one that falls off the bus is shown as lost and not forgotten."""
 
@@ -68,31 +74,51 @@ class DriverCards:
             CardError: there is no driver that answers; the next call tries again.
         """
         for _ in range(2):
-            self._open()
+            self._reopen_if_lost()
+            if not self._open():
+                if self._last:
+                    return self._last
+                raise CardError(f"the NVIDIA driver has not answered for {self._opening_s():.0f} s: {_SEE}")
             gone = self._ask_all()
             if gone is None:
-                return self._cards()
+                self._last = self._cards()
+                return self._last
             self._close()
-        raise CardError(f"the NVIDIA driver went away ({gone}): see `nvidia-smi` and the kernel's log")
+            self._last = []
+        raise CardError(f"the NVIDIA driver went away ({gone}): {_SEE}")
 
-    def _open(self) -> None:
-        """The driver is initialised and every card has its reader."""
-        if self._opened_at is not None:
-            lost = any(reader.answer.lost for reader in self._readers) or self._vanished()
-            if not lost or self._hanging() or time.monotonic() - self._opened_at < self._reopen_s:
-                return
+    def _reopen_if_lost(self) -> None:
+        """A lost card may be back, but only a new initialisation shows it; others lose a reading or two by that."""
+        if self._opened_at is None or self._hanging():
+            return
+        if not self._vanished() and not any(reader.answer.lost for reader in self._readers):
+            self._reopen_after_s = self._reopen_s
+        elif time.monotonic() - self._opened_at >= self._reopen_after_s:
+            self._reopen_after_s = min(2 * self._reopen_after_s, LONGEST_REOPEN_S)
             self._close()
+
+    def _open(self) -> bool:
+        """Whether the driver is initialised and every card has its reader; it may still be at that behind us."""
+        if self._opened_at is not None:
+            return True
         if self._opening is None:
             self._opening = _Opening(self._shut_down_first)
         handles = self._opening.outcome(self._open_wait_s)
+        if handles is None:
+            return False
         self._opening = None
         if isinstance(handles, CardError):
+            self._last = []
             raise handles
         self._opened_at = time.monotonic()
         self._answers = queue.SimpleQueue()
         self._readers = [
             _Reader(self._host, number, handle, self._answers, self._clock) for number, handle in enumerate(handles)
         ]
+        return True
+
+    def _opening_s(self) -> float:
+        return time.monotonic() - self._opening.since if self._opening else 0.0
 
     def _close(self) -> None:
         """The readers end, those that hang whenever the driver lets go of them."""
@@ -110,7 +136,8 @@ class DriverCards:
     def _ask_all(self) -> str | None:
         """Every card that answers in time has a new reading; returns the driver's error when it is gone altogether."""
         now = time.monotonic()
-        self._accept(now)  # late answers of earlier rounds
+        while self._accept(now):  # late answers of earlier rounds
+            pass
         pending = [reader for reader in self._readers if reader.asked_at is None]
         for reader in pending:
             reader.asked_at = now
@@ -322,23 +349,19 @@ class _Opening:
 
     def __init__(self, shut_down_first: bool) -> None:
         self._shut_down_first = shut_down_first
-        self._since = time.monotonic()
+        self.since = time.monotonic()
         self._outcome: queue.SimpleQueue[list[Handle | None] | CardError] = queue.SimpleQueue()
         threading.Thread(target=self._run, name="nvml-open", daemon=True).start()
 
-    def outcome(self, wait_s: float) -> list[Handle | None] | CardError:
-        """A handle for every card, None for those the driver refuses one; or why there is none. Told once.
+    def outcome(self, wait_s: float) -> list[Handle | None] | CardError | None:
+        """A handle for every card, None for those the driver refuses one; or why there is none; told once.
 
-        Raises:
-            CardError: it is not known yet.
+        None while it is not known yet.
         """
         try:
             return self._outcome.get(timeout=wait_s)
         except queue.Empty:
-            waited_s = time.monotonic() - self._since
-            raise CardError(
-                f"the NVIDIA driver has not answered for {waited_s:.0f} s: see `nvidia-smi` and the kernel's log"
-            ) from None
+            return None
 
     def _run(self) -> None:
         import pynvml
@@ -439,7 +462,7 @@ def _what_to_do(error: Exception) -> str:
         pynvml.NVML_ERROR_NO_PERMISSION: "the NVIDIA driver refuses this user: see the permissions of /dev/nvidia*",
     }
     value = getattr(error, "value", None)
-    return advice.get(value) or f"the NVIDIA driver does not work ({error}): see `nvidia-smi` and the kernel's log"
+    return advice.get(value) or f"the NVIDIA driver does not work ({error}): {_SEE}"
 
 
 def _as_lost(card: Card, problem: str) -> Card:

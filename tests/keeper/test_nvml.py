@@ -197,6 +197,43 @@ def test_a_card_that_falls_off_the_bus_is_lost_and_may_come_back(driver: FakeDri
     assert (back.uuid, back.lost, back.problem) == ("GPU-1", False, None)
 
 
+def test_the_other_cards_stay_in_sight_while_the_driver_is_initialised_anew(
+    driver: FakeDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without persistence mode that takes seconds; their last readings age meanwhile."""
+    driver.card(0)
+    driver.card(1)
+    source = cards_of(driver, open_wait_s=0.1)
+    source.read()
+    driver.card(1, lost=1)
+    before = source.read()
+    init = pynvml.nvmlInit
+    monkeypatch.setattr(pynvml, "nvmlInit", lambda: (time.sleep(0.3), init()))
+
+    meanwhile = source.read()
+    time.sleep(0.4)
+    after = source.read()
+
+    assert meanwhile == before
+    assert [card.lost for card in after] == [False, True]
+    assert after[0].read_at > before[0].read_at
+
+
+def test_a_driver_that_takes_long_to_start_is_said_and_then_read(
+    driver: FakeDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    driver.card(0)
+    source = cards_of(driver, open_wait_s=0.05)
+    init = pynvml.nvmlInit
+    monkeypatch.setattr(pynvml, "nvmlInit", lambda: (time.sleep(0.2), init()))
+
+    with pytest.raises(CardError, match="has not answered for 0 s"):
+        source.read()
+    time.sleep(0.3)
+
+    assert source.read()[0].uuid == "GPU-0"
+
+
 def test_a_card_that_the_driver_stops_listing_stays_as_lost(driver: FakeDriver) -> None:
     for number in range(3):
         driver.card(number)
