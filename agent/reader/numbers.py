@@ -10,6 +10,8 @@ from typing import Literal
 
 Scale = Literal["linear", "log", "log2"]
 
+FLAGS = re.ASCII | re.IGNORECASE
+"""ASCII, because a number right after a Chinese character stands alone."""
 NUMBER = r"(?<![\w.])[-+]?(?:10\s?(?:\^|\*\*)\s?[-+]?\d+|2\s?(?:\^|\*\*)\s?[-+]?\d+|1/\d+|(?:\d+(?:\.\d+)?|\.\d+)(?:e[-+]?\d+|\s?%|[kK](?![A-Za-z])|\s?万)?)(?![\d]|\.\d)"
 """One value of an axis."""
 WORDS = {
@@ -32,17 +34,19 @@ SUFFIX = {"k": 1e3, "m": 1e6, "w": 1e4, "万": 1e4, "千": 1e3, "百": 1e2, "%":
 SEPARATOR = r"\s*(?:,\s*(?:and|or|和|以及|und|et|y|e)?|/|\||;|&|\band\b|\bor\b|\bund\b|\bou\b|\bet\b|\by\b|\boder\b|和|与|跟|以及|还有|或者?|及|\bvs\.?|\bversus\b|と|\s)\s*"
 TO = r"\s*(?:to|through|until|up to|down to|-(?=\s?[\d.])|~|\.{2,3}|→|到|至|bis|à|hasta|から)\s*"
 LIST = rf"{NUMBER}(?:{SEPARATOR}{NUMBER})*"
-STEP = r"(?:[,\s(]*(?:(?:in |with )?(?:a )?steps?(?: size)?(?: of)?|step[=:]|stride|步长为?|间隔为?|每隔|increments? of|every|by)\s*[=:]?\s*(?P<step>{n})\)?)".format(n=NUMBER)
+STEP = rf"(?:[,\s(]*(?:(?:in |with )?(?:a )?steps?(?: size)?(?: of)?|step[=:]|stride|步长为?|间隔为?|每隔|increments? of|every|by)\s*[=:]?\s*(?P<step>{NUMBER})\)?)"
 NUM = r"(?:[,\s(]*(?:(?P<num>\d+|{words}|{han})\s*(?:个)?\s*(?:points?|values?|log[- ]spaced(?: points| values)?|evenly[- ]spaced(?: points| values)?|点|值|个点|个值)\s*(?P<spacing>log(?:arithmic|[- ]?spaced|[- ]?scale)?|linear(?:ly)?)?)\)?)".format(
     words="|".join(WORDS), han=HAN
 )
-RANGE = rf"(?:from|between|von|de|从|在|介于)?\s*[\[(]?(?P<low>{NUMBER})(?:{TO}|\s*(?:and|和|与)\s*(?<=and )|\s*,\s*(?=\S+[\])]\s*(?:log|uniform)))(?P<high>{NUMBER})[\])]?(?:{STEP}|{NUM})?"
+RANGE = rf"(?:from|between|von|de|从|在|介于)?\s*[\[(]?(?P<low>{NUMBER})(?:{TO}|\s*,\s*(?=\S+[\])]\s*(?:log|uniform)))(?P<high>{NUMBER})[\])]?(?:{STEP}|{NUM})?"
 VALUES = rf"(?:{RANGE}|(?P<list>{LIST}))"
 
-_RANGE = re.compile(RANGE, re.IGNORECASE)
-_BETWEEN = re.compile(rf"(?:between|介于|在)\s*(?P<low>{NUMBER})\s*(?:and|和|与)\s*(?P<high>{NUMBER})(?:{STEP}|{NUM})?", re.IGNORECASE)
-_LIST = re.compile(LIST, re.IGNORECASE)
-_NUMBER = re.compile(NUMBER, re.IGNORECASE)
+_RANGE = re.compile(RANGE, FLAGS)
+_BETWEEN = re.compile(
+    rf"(?:between|介于|在)\s*(?P<low>{NUMBER})\s*(?:and|和|与)\s*(?P<high>{NUMBER})(?:{STEP}|{NUM})?", FLAGS
+)
+_LIST = re.compile(LIST, FLAGS)
+_NUMBER = re.compile(NUMBER, FLAGS)
 MOST_VALUES = 1000
 """A range with a step never becomes more values than this."""
 
@@ -105,7 +109,7 @@ def written(text: str) -> list[float]:
     """Every number that the text writes, digits and words alike: what a value has to be found in."""
     found = [float(value(m[0])) for m in _NUMBER.finditer(text)]
     found += [float(re.sub(r"[^\d.]", "", m[0])) for m in re.finditer(r"\d+(?:\.\d+)?", text)]
-    found += [float(count(m[0])) for m in re.finditer(COUNT, text, re.IGNORECASE)]
+    found += [float(count(m[0])) for m in re.finditer(COUNT, text, FLAGS)]
     return found
 
 

@@ -13,7 +13,9 @@ SPECIAL = re.compile(r"<!(?:here|channel|everyone|subteam\^[^>]*|date\^[^>]*)>")
 MENTION = re.compile(r"<@(\w+)(?:\|([^>]*))?>")
 EMOJI_NAME = re.compile(r":[a-z][a-z0-9_+\-]*:")
 CODE = re.compile(r"`+")
-STYLE = re.compile(r"(?<![\w*])\*(?=\S)([^*\n]+)(?<=\S)\*(?![\w*])|(?<!\w)_(?=\S)([^_\n]+)(?<=\S)_(?!\w)|~~?(?=\S)([^~\n]+)(?<=\S)~(?!\d)")
+STYLE = re.compile(
+    r"(?<![\w*])\*(?=\S)([^*\n]+)(?<=\S)\*(?![\w*])|(?<!\w)_(?=\S)([^_\n]+)(?<=\S)_(?!\w)|~~?(?=\S)([^~\n]+)(?<=\S)~(?!\d)"
+)
 TOOL_PREFIX = re.compile(r"^\s*@?overnight\b[\s,:，：]*", re.IGNORECASE)
 SUPERSCRIPTS = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁻", "0123456789-")
 SUPERSCRIPT = re.compile(r"[⁻⁰¹²³⁴⁵⁶⁷⁸⁹]+")

@@ -1,0 +1,222 @@
+"""The axes of an experiment: what people call them, which values they can have, and where they stand in a message."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Literal
+
+from agent.reader.numbers import (
+    COUNT,
+    FLAGS,
+    LIST,
+    NUMBER,
+    VALUES,
+    Interval,
+    Scale,
+    count,
+    decades,
+    doublings,
+    spaced,
+    steps,
+    values,
+)
+from agent.reader.page import Page
+from lab.plan import Range, Scalar
+
+Kind = Literal["float", "int"]
+
+
+@dataclass(frozen=True)
+class Axis:
+    """An axis with numbers as values."""
+
+    name: str
+    keys: str
+    kind: Kind = "float"
+    scale: Scale = "linear"
+    low: float = 0.0
+    high: float = float("inf")
+    open_low: bool = False
+    """True when `low` itself is no possible value."""
+    key: re.Pattern[str] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "key", re.compile(_bounded(self.keys), FLAGS))
+
+    def allows(self, number: float) -> bool:
+        """True when a run can have this value."""
+        whole = self.kind == "float" or float(number).is_integer()
+        return whole and (number > self.low if self.open_low else number >= self.low) and number <= self.high
+
+
+def _bounded(keys: str) -> str:
+    return rf"(?<![A-Za-z0-9])(?:{keys})(?![A-Za-z])"
+
+
+AXES: tuple[Axis, ...] = (
+    Axis("lr", r"(?:peak |max |base |initial |start(?:ing)? )?(?:learning[ _-]?rates?|lrs?|step size)|lernraten?|tasas? de aprendizaje|taux d'apprentissage|(?:峰值|初始|基础|最大)?学习率|学習率|학습률", scale="log", high=100, open_low=True),
+    Axis("grad_accum_steps", r"grad(?:ient)?[ _-]?accum(?:ulation)?(?:[ _-]?steps)?|accum(?:ulation)?[ _-]?steps|梯度累[积计加](?:步数)?", "int", "log2", 1, 100_000),
+    Axis("warmup_epochs", r"warm[ _-]?up[ _-]?epochs?|预热轮数", "int", "linear", 0, 10_000),
+    Axis("warmup_ratio", r"warm[ _-]?up[ _-]?ratios?|预热比例", "float", "linear", 0, 1),
+    Axis("warmup_steps", r"warm[ _-]?up(?:[ _-]?(?:steps|iters|iterations))?|预热(?:步数)?", "int", "linear", 0, 10_000_000),
+    Axis("batch_size", r"(?:effective |global |total |mini[- ]?|per[- ]gpu |总|每卡)?(?:batch[ _-]?sizes?|batches|batch|bsz?|bs)|(?:总|每卡)?(?:批(?:次|量|处理)?大小|批量|批次|batch大小)|バッチ(?:サイズ)?|배치(?:\s*(?:크기|사이즈))?|taille de (?:batch|lot)|tama[nñ]o de lote|batchgr(?:ö|oe)(?:ß|ss)en?", "int", "log2", 1, 10_000_000),
+    Axis("weight_decay", r"weight[ _-]?decays?|wds?|l2(?: reg(?:ularization)?)?|权重衰减", scale="log", high=100),
+    Axis("drop_path", r"drop[ _-]?path(?:[ _-]?rates?)?|stochastic depth", high=0.999),
+    Axis("dropout", r"drop[ _-]?outs?(?:[ _-]?(?:rates?|p|prob(?:ability)?))?|drop[ _-]?rates?|丢弃率|随机失活率?", high=0.999),
+    Axis("label_smoothing", r"label[ _-]?smooth(?:ing)?|标签平滑", high=0.999),
+    Axis("momentum", r"momentums?|动量", high=0.99999),
+    Axis("beta1", r"beta[ _]?1|β1", high=0.99999),
+    Axis("beta2", r"beta[ _]?2|β2", high=0.99999999),
+    Axis("image_size", r"(?:image|img|input)[ _-]?(?:size|sz|res(?:olution)?)s?|imgsz|resolutions?|res|input|分辨率|(?:输入|图像|图片)(?:尺寸|大小|分辨率)?|尺寸", "int", "log2", 1, 8192),
+    Axis("mixup_alpha", r"mix[ _-]?up(?:[ _-]?alphas?)?", high=100),
+    Axis("cutmix_alpha", r"cut[ _-]?mix(?:[ _-]?alphas?)?", high=100),
+    Axis("temperature", r"temperatures?|temp|tau|温度(?:系数|参数)?", scale="linear", open_low=True),
+    Axis("grad_clip", r"(?:grad(?:ient)?[ _-]?clip(?:ping)?(?:[ _-]?(?:norm|value))?|clip[ _-]?(?:norm|grad(?:_norm)?)|max[ _-]?grad[ _-]?norm|梯度裁剪)", open_low=True),
+    Axis("lora_rank", r"lora[ _-]?(?:ranks?|r)|ranks?|秩", "int", "log2", 1, 100_000),
+    Axis("lora_alpha", r"lora[ _-]?alphas?", "float", "log2", open_low=True),
+    Axis("n_heads", r"(?:n|num(?:ber of)?)?[ _-]?(?:attention )?heads?|(?:注意力)?头数", "int", "log2", 1, 10_000),
+    Axis("n_layers", r"(?:n|num(?:ber of)?)?[ _-]?layers?|层数", "int", "linear", 1, 10_000),
+    Axis("hidden_size", r"hidden[ _-]?(?:size|dim|units)s?|d_?model|隐藏(?:层)?(?:维度|大小|单元)?|embed(?:ding)?[ _-]?dim", "int", "log2", 1, 1_000_000),
+    Axis("width_mult", r"width(?:[ _-]?mult(?:iplier)?)?s?|宽度(?:系数|倍数)?", open_low=True),
+    Axis("depth", r"depths?|深度", "int", "linear", 1, 10_000),
+    Axis("patch_size", r"patch[ _-]?sizes?", "int", "log2", 1, 1024),
+    Axis("max_length", r"max[ _-]?(?:seq[ _-]?)?len(?:gth)?|seq(?:uence)?[ _-]?len(?:gth)?s?|context[ _-]?len(?:gth)?|block[ _-]?size|序列长度|最大长度|上下文长度", "int", "log2", 1, 100_000_000),
+    Axis("early_stopping_patience", r"(?:early[ _-]?stop(?:ping)?[ _-]?)?patience|早停(?:轮数|耐心)?|early[ _-]?stop(?:ping)?(?: after)?", "int", "linear", 0, 100_000),
+    Axis("fold", r"folds?|折", "int", "linear", 0, 1000),
+    Axis("num_workers", r"num[ _-]?workers|dataloader workers", "int", "linear", 0, 1024),
+    Axis("data_fraction", r"(?:data|train(?:ing)?)[ _-]?(?:fractions?|ratios?|percent)|数据(?:比例|量)", open_low=True, high=1),
+    Axis("gamma", r"gammas?|γ", high=1000),
+    Axis("ema_decay", r"ema[ _-]?decay", high=0.9999999),
+    Axis("alpha", r"(?<!mixup )(?<!cutmix )(?<!lora )alphas?", high=1e6),
+)  # fmt: skip
+BY_NAME = {axis.name: axis for axis in AXES}
+PLURAL = {"lr": "learning rates", "batch_size": "batch sizes", "weight_decay": "weight decays"}
+GLUE = (
+    r"(?:\s|[=:(\[{\"']|\b(?:sizes?|values?|rates?|of|in|at|to|from|is|are|be|as|set|use|using|try|trying|test|over|between|range|ranging|"
+    r"either|both|equal|equals|only|say|just|and|sweep|sweeping|grid|search|scan|instead|back)\b|∈|→|"
+    r"为|是|用|取|设置?|分别|试|测试|从|在|改成|改为|改到|换成|换到|调成|调到|调为|调整为|降到|降为|升到|提到|变成|变为|成|到|各|选|有|值|范围|区间|搜索|扫描|扫|搜|网格|依次|的){0,8}"
+)
+FORWARD = {a.name: re.compile(rf"{_bounded(a.keys)}{GLUE}{VALUES}(?P<px>\s*(?:px|像素|x\s*\d+))?", FLAGS) for a in AXES}
+UNIT = r"(?!\s*(?:px)?\s*(?:epochs?|steps?|iters?|seeds?|gpus?|cards?|runs?|hours?|hrs?|h\b|min|轮|步|个|张|卡|次|小时|分钟))"
+BACKWARD = {
+    a.name: re.compile(
+        rf"(?P<list>{LIST}){UNIT}\s*(?:(?:as|for)\s*(?:the\s*)?|的|作为)?\s*{_bounded(a.keys)}(?!{GLUE}[\d.])", FLAGS
+    )
+    for a in AXES
+}
+BACKWARD_AXES = ("lr", "batch_size", "weight_decay", "dropout", "grad_accum_steps", "image_size", "n_layers", "n_heads", "momentum", "label_smoothing")
+HOW_MANY = {
+    a.name: re.compile(
+        rf"(?P<n>{COUNT})\s*(?:个|种|组|档|different|distinct|values? (?:of|for))?\s*(?:不同的?)?\s*{_bounded(a.keys)}(?:\s*(?:values?|settings?|options?|值))?(?P<list>\s*[:(\[{{]\s*{LIST})?",
+        FLAGS,
+    )
+    for a in AXES
+    if a.name in ("lr", "batch_size", "weight_decay", "dropout", "temperature", "momentum", "image_size")
+}
+DISTANT = {
+    a.name: re.compile(rf"{_bounded(a.keys)}[^:;\n\d]{{0,90}}?[:：=]\s*[\[({{]?(?P<list>{NUMBER}(?:\s*(?:,|/|and|or|和|\s)\s*{NUMBER})+)", FLAGS)
+    for a in AXES
+}  # fmt: skip
+
+
+SPLIT = re.compile(
+    rf"(?:(?:effective|global|total|总|等效)\s*(?:batch(?:[ _-]?size)?|bs|批量)\s*(?:of|=|为)?\s*(?P<total>{COUNT})\s*)?(?:via|by|using|with|through|用|通过)?\s*"
+    r"(?:grad(?:ient)?[ _-]?accum\w*|梯度累[积计加])\s*[(:,=]*\s*(?P<batch>\d+)\s*[x*]\s*(?P<accum>\d+)\)?",
+    FLAGS,
+)
+"""`effective batch 256 via grad accum (32x8)`"""
+
+
+@dataclass
+class Told:
+    """What a message says about one axis."""
+
+    numbers: tuple[float | int, ...] = ()
+    interval: Interval | None = None
+    expected: int | None = None
+    """A count that the message gives for the values: `3 lrs (...)`."""
+    text: str = ""
+
+
+def read(page: Page) -> dict[str, Told]:
+    """Every axis with numbers on the page; what was used is crossed out."""
+    found: dict[str, Told] = {}
+    if split := page.take(SPLIT):
+        found["batch_size"] = Told((int(split["batch"]),), text=split[0])
+        found["grad_accum_steps"] = Told((int(split["accum"]),), text=split[0])
+    for name, told in (*_counted(page), *_stated(page, FORWARD), *_stated(page, DISTANT)):
+        found.setdefault(name, told)
+    for name in BACKWARD_AXES:
+        if name not in found:
+            found.update(_stated(page, {name: BACKWARD[name]}))
+    return found
+
+
+def _counted(page: Page) -> Iterator[tuple[str, Told]]:
+    """`3 lrs (1e-2 1e-3 1e-4)`, `100 lr values`: a count that is no value itself."""
+    for name, pattern in HOW_MANY.items():
+        for match in page.find(pattern):
+            several = re.search(r"s$|values?|settings?|options?|个|种|组|档|different", match[0].split(":")[0].split("(")[0].strip(), FLAGS)
+            number = count(match["n"])
+            if not several or not isinstance(number, int) or number < 2 or re.search(r"sizes?\s*\d", match[0]):
+                continue
+            listed = values(match["list"]) if match["list"] else []
+            page.cross(*match.span())
+            yield name, Told(tuple(listed) if isinstance(listed, list) else (), None, number, match[0])
+
+
+def _stated(page: Page, patterns: dict[str, re.Pattern[str]]) -> Iterator[tuple[str, Told]]:
+    for name, pattern in patterns.items():
+        numbers: list[float | int] = []
+        text = ""
+        for match in page.find(pattern):
+            groups = match.groupdict()
+            got = values(match[0][match.start("list") - match.start() :] if groups.get("list") else _from_range(match))
+            page.cross(*match.span())
+            text = match[0]
+            if isinstance(got, Interval):
+                yield name, Told((), got, None, text)
+                break
+            numbers += [v for v in got if v not in numbers]
+        else:
+            if numbers:
+                yield name, Told(tuple(numbers), None, None, text)
+
+
+def _from_range(match: re.Match[str]) -> str:
+    return match[0][match.start("low") - match.start() :]
+
+
+def expand(axis: Axis, interval: Interval) -> tuple[list[float | int], str]:
+    """The values that a grid takes from a range, and how they came about."""
+    whole = axis.kind == "int"
+    if interval.step:
+        return steps(interval, whole), ""
+    scale = interval.spacing or ("log" if axis.scale != "linear" else "linear")
+    if interval.num:
+        return spaced(interval, interval.num, scale, whole), ""
+    ratio = interval.high / interval.low if interval.low > 0 else 0.0
+    if axis.scale == "log" and ratio:
+        return decades(interval), "a decade grid"
+    if axis.scale == "log2" and ratio >= 2:
+        return doublings(interval), "doublings"
+    if whole and interval.high - interval.low <= 16:
+        return steps(Interval(interval.low, interval.high, 1), whole), "every whole number"
+    tenths = Interval(interval.low, interval.high, 0.1)
+    if len(steps(tenths, False)) in range(2, 12) and abs(steps(tenths, False)[-1] - interval.high) < 1e-9:
+        return steps(tenths, False), "steps of 0.1"
+    return spaced(interval, 5, "linear", whole), "5 values, evenly spaced"
+
+
+def as_range(axis: Axis, interval: Interval) -> Range:
+    """The range itself, for a search that draws from it."""
+    scale = interval.spacing or axis.scale
+    return Range(low=interval.low, high=interval.high, scale=scale if interval.low > 0 else "linear", num=interval.num)
+
+
+def typed(axis: Axis, number: float | int) -> Scalar:
+    """The number in the axis' own type: 64 for a batch size, 0.001 for a learning rate."""
+    return int(number) if axis.kind == "int" and float(number).is_integer() else number
+

@@ -1,0 +1,141 @@
+"""Axes whose values are words or on/off: optimizers, precisions, schedules, losses, augmentations, toggles."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from agent.reader.numbers import FLAGS, NUMBER, value
+from agent.reader.page import Page
+from lab.plan import Scalar
+
+WORDS: dict[str, dict[str, str]] = {
+    "optimizer": {
+        "adamw": "adamw|adam-w", "adam": "adam", "sgd": r"sgd(?:\s*(?:\+|with|w/)\s*momentum(?!\s*[\d.=]))?|随机梯度下降", "rmsprop": "rmsprop",
+        "adagrad": "adagrad", "adadelta": "adadelta", "nadam": "nadam", "radam": "radam", "lamb": "lamb", "lars": "lars",
+        "lion": "lion", "adafactor": "adafactor", "adamax": "adamax", "muon": "muon", "sophia": "sophia",
+        "shampoo": "shampoo", "lbfgs": "l-?bfgs",
+    },
+    "precision": {
+        "fp32": "fp32|float32|full precision|单精度|全精度", "tf32": "tf32", "bf16": "bf16|bfloat16", "fp16": "fp16|float16|half precision|半精度",
+        "fp8": "fp8", "int8": "int8", "int4": "int4", "fp64": "fp64|float64", "amp": "amp|mixed[ -]precision|混合精度",
+    },
+    "scheduler": {
+        "cosine": r"cosine(?:[ _-]?(?:annealing|decay|schedule[rd]?|lr))?|余弦(?:退火|衰减)?", "onecycle": "one[ _-]?cycle", "step": r"step[ _-]?lr|step decay|step schedule[r]?|阶梯衰减",
+        "multistep": r"multi[ _-]?step(?:lr)?", "exponential": r"exponential (?:decay|schedule)|指数衰减", "plateau": r"(?:reduce(?:lr)?(?: on)? ?)?plateau",
+        "linear": r"linear (?:decay|schedule[r]?|warmup(?: and decay)?)|线性衰减", "constant": r"constant (?:lr|schedule[r]?|learning rate)|恒定学习率", "polynomial": r"poly(?:nomial)? (?:decay|schedule)",
+    },
+    "loss": {
+        "cross_entropy": r"cross[ _-]?entropy|ce loss|交叉熵", "focal": r"focal(?:[ _-]?loss)?", "label_smoothing_ce": "label smoothing ce",
+        "bce": r"bce(?: loss)?|binary cross[ _-]?entropy", "mse": "mse loss", "dice": "dice(?:[ _-]?loss)", "triplet": r"triplet(?:[ _-]?loss)", "supcon": r"supcon|supervised contrastive", "arcface": "arcface",
+    },
+    "augmentation": {
+        "randaugment": r"rand[ _-]?aug(?:ment)?", "autoaugment": r"auto[ _-]?augment(?:ation)?|autoaug", "trivialaugment": r"trivial[ _-]?aug(?:ment)?", "augmix": "augmix",
+    },
+}  # fmt: skip
+"""Axis to value to what people write for it."""
+PATTERNS = {
+    axis: re.compile(
+        rf"(?<![A-Za-z0-9_])(?:{'|'.join(f'(?P<{v}>{p})' for v, p in table.items())})(?:优化器| optimi[sz]er)?(?![A-Za-z0-9_])", FLAGS
+    )
+    for axis, table in WORDS.items()
+}  # fmt: skip
+AXIS_WORDS = {
+    "optimizer": r"optimi[sz]ers?|优化器", "precision": r"precisions?|dtypes?|精度", "scheduler": r"(?:lr )?schedul(?:e|er)s?|调度器|学习率策略",
+    "loss": r"loss(?:es| functions?)?|损失函数", "augmentation": r"aug(?:mentation)?s?|数据增强|增强",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Toggle:
+    """Something that is on or off."""
+
+    axis: str
+    pattern: str
+    alpha: str | None = None
+    """The axis of numbers that stands for it when a strength is given."""
+
+
+TOGGLES = (
+    Toggle("mixup", r"mix[ _-]?up", "mixup_alpha"),
+    Toggle("cutmix", r"cut[ _-]?mix", "cutmix_alpha"),
+    Toggle("label_smoothing", r"label[ _-]?smooth(?:ing)?|标签平滑", "label_smoothing"),
+    Toggle("cutout", r"cut[ _-]?out|random erasing|随机擦除"),
+    Toggle("randaugment", r"rand[ _-]?aug(?:ment)?", "randaugment_magnitude"),
+    Toggle("autoaugment", r"auto[ _-]?aug(?:ment(?:ation)?)?"),
+    Toggle("augmentation", r"(?:data[ _-]?)?augment(?:ation)?s?|(?:data[ _-]?)aug|数据增强|数据增广"),
+    Toggle("pretrained", r"pre[ _-]?train(?:ed|ing)?(?: weights)?|imagenet weights|预训练(?:权重)?"),
+    Toggle("freeze_backbone", r"(?:a )?(?:freez(?:e|ing)|frozen)(?: the)?(?: backbone| encoder)?|冻结(?:骨干(?:网络)?|主干(?:网络)?|backbone|编码器)?|linear prob(?:e|ing)"),
+    Toggle("ema", r"ema|指数滑动平均"),
+    Toggle("warmup", r"(?:lr |learning rate )?warm[ _-]?up|预热", "warmup_steps"),
+    Toggle("dropout", r"drop[ _-]?out", "dropout"),
+    Toggle("batch_norm", r"batch[ _-]?norm(?:alization)?|bn"),
+    Toggle("amp", r"amp|mixed[ -]precision|混合精度"),
+    Toggle("gradient_checkpointing", r"(?:gradient|activation)[ _-]checkpointing|梯度检查点"),
+    Toggle("compile", r"(?:torch[._ ])?compile"),
+    Toggle("early_stopping", r"early[ _-]?stop(?:ping)?|早停"),
+    Toggle("sam", r"sharpness[ -]aware(?: minimi[sz]ation)?"),
+    Toggle("weight_decay", r"weight[ _-]?decay|权重衰减", "weight_decay"),
+    Toggle("lora", r"lora", "lora_rank"),
+    Toggle("swa", r"swa|stochastic weight averaging"),
+    Toggle("channels_last", r"channels[ _-]last"),
+    Toggle("flash_attention", r"flash[ _-]?att(?:entio)?n"),
+    Toggle("class_weights", r"class[ _-]?weight(?:s|ing)|类别权重"),
+)  # fmt: skip
+STRENGTH = rf"(?:[\s(,]*(?:alpha|α|with alpha|p|rate|of|=|为)?\s*[=:]?\s*(?P<strength>{NUMBER})\s*\)?)?"
+BOTH = (
+    r"(?:\bwith\s*(?:and|&|/|vs\.?|or|versus)\s*without|\bw/?\s*(?:and|&|vs\.?|or|/)\s*w/?o\b|\bwithout\s*(?:and|&|vs\.?|or)\s*with\b|有无|有没有|加不加|用不用|带不带|开不开|加和不加|用和不用|带和不带|开和不开|开关|是否(?:使用|用|加|开启?)?|mit und ohne|con y sin|avec et sans|ablat\w*)"
+)
+OFF = r"(?:\bwithout|\bw/o|\bno|\bdisabl\w+|\bturn(?:ing)? off|\bremove|\bdrop|不(?:用|加|带|开|要|做|使用)|去掉|关掉|关闭|没有|无|ohne|sin|sans)"
+ON = r"(?:\bwith|\busing|\badd(?:ing)?|\buse|\benabl\w+|\bturn on|\bplus|\+|加上?|开启?|使用|用|带上?|启用)"
+TURN = {
+    "both": [rf"{BOTH}\s*(?:the |a )?{{t}}{STRENGTH}", r"{t}\s*(?:on\s*(?:/|vs\.?|and|or)\s*off|off\s*(?:/|vs\.?|and|or)\s*on|开/关|开关(?:对比)?|yes/no|or not|与否)",
+             rf"{{t}}{STRENGTH}\s*(?:vs\.?|versus|and|/|和|与|对比)\s*(?:{OFF}\s*(?:{{t}}|it)?|none|scratch|from scratch|(?:random|scratch) init\w*|从头(?:训练|开始)?|不用|不加|full(?: fine-?tun\w+)?|全量微调|unfrozen)(?![A-Za-z])",
+             rf"{OFF}\s*{{t}}\s*(?:vs\.?|versus|and|/|和|与|对比)\s*(?:{ON})?\s*{{t}}{STRENGTH}",
+             r"(?:from scratch|scratch|从头(?:训练|开始)?)\s*(?:vs\.?|versus|and|or|/|和|与|还是|对比)\s*{t}"],
+    "off": [rf"{OFF}\s*(?:the |any )?{{t}}", r"{t}\s*(?:=\s*(?:off|false|no|0(?![.\d]))|off\b|关)"],
+    "on": [rf"{ON}\s*(?:the |a )?{{t}}{STRENGTH}", r"{t}\s*(?:=\s*(?:on|true|yes)|on\b)"],
+}  # fmt: skip
+_TURNED = {
+    (t.axis, how): [re.compile(p.replace("{t}", rf"(?<![A-Za-z])(?:{t.pattern})(?![A-Za-z])"), FLAGS) for p in patterns]
+    for t in TOGGLES
+    for how, patterns in TURN.items()
+}
+SCRATCH = re.compile(r"from scratch|scratch init|random(?:ly)? init\w*|从头(?:开始)?训|从零(?:开始)?训|不用预训练", FLAGS)
+TURNS: dict[str, tuple[Scalar, ...]] = {"both": (False, True), "off": (False,), "on": (True,)}
+
+
+def read(page: Page) -> dict[str, tuple[Scalar, ...]]:
+    """Values of every axis of words and of every toggle on the page; what was used is crossed out."""
+    found = _toggles(page)
+    for axis, pattern in PATTERNS.items():
+        matches = page.take_all(pattern)
+        names = [str(m.lastgroup) for m in matches]
+        if names:
+            found[axis] = tuple(dict.fromkeys(names))
+    if "pretrained" not in found and page.take(SCRATCH):
+        found["pretrained"] = (False,)
+    return found
+
+
+def _toggles(page: Page) -> dict[str, tuple[Scalar, ...]]:
+    found: dict[str, tuple[Scalar, ...]] = {}
+    for how in TURNS:
+        for toggle in TOGGLES:
+            for pattern in _TURNED[toggle.axis, how]:
+                match = page.take(pattern)
+                if match:
+                    found.update([_turned(toggle, how, match, page)])
+                    break
+    return found
+
+
+def _turned(toggle: Toggle, how: str, match: re.Match[str], page: Page) -> tuple[str, tuple[Scalar, ...]]:
+    strength = match.groupdict().get("strength")
+    if strength is None and how == "both" and toggle.alpha:
+        nearby = page.take(re.compile(rf"[(,]?\s*(?:alpha|α|rate|p)\s*[=:]?\s*(?P<strength>{NUMBER})\s*\)?", FLAGS))
+        strength = nearby["strength"] if nearby else None
+    if strength and toggle.alpha:
+        number = value(strength)
+        return toggle.alpha, (0.0, number) if how == "both" else (number,)
+    return toggle.axis, TURNS[how]

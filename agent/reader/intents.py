@@ -1,0 +1,138 @@
+"""Cues for each intent, and which one a message has."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+from agent.reader.numbers import FLAGS
+
+Intent = Literal[
+    "compare", "sweep", "train", "evaluate", "schedule", "modify", "cancel", "status", "explain", "gpu_status",
+    "quota", "silence", "help", "chitchat", "clarify", "refuse",
+]  # fmt: skip
+PLANNING: frozenset[Intent] = frozenset({"compare", "sweep", "train", "evaluate", "schedule", "modify"})
+GPU = r"(?:gpus?|graphics cards?|cards?|a100s?|h100s?|显卡|卡|显存|vram|cluster|集群|nodes?)"
+CUES: dict[str, re.Pattern[str]] = {
+    name: re.compile(pattern, FLAGS)
+    for name, pattern in {
+        "silence": r"\b(?:un)?(?:mute|silence|snooze)\b|do not disturb|\bdnd\b|(?:stop|no more|pause|disable|turn off|hold|suppress)\s+(?:the |all |your |those |these |sending |any |with the |me )*(?:alert\w*|notif\w*|ping\w*|remind\w*|warn\w*|messages?|spam\w*)|(?:don'?t|do not|stop|quit)\s+(?:alert|notify|ping|remind|bother|page|message|spam|dm|warn|tagg?)\w*|(?:alert|notification|reminder)s?\s+(?:off|on again|back on)|(?:turn|switch)\s+(?:alerts?|notifications?)\s+(?:back )?(?:off|on)|be quiet|quiet (?:mode|hours|until)|(?:别|不要|停止|关掉|关闭|静音|屏蔽|暂停|先别|停)[^,.;]{0,10}(?:告警|提醒|通知|报警|消息|警报|推送|吵|打扰|@我|艾特|预警)|静音|免打扰|勿扰|(?:告警|提醒|通知|报警|警报)[^,.;]{0,8}(?:关|停|静音|屏蔽|恢复|打开)|(?:恢复|打开)(?:告警|提醒|通知|报警)|通知を(?:止|オフ)|stummschalten|silencia",
+        "quota": r"\bquotas?\b|\ballowance\b|(?:gpu|card)[- ]?(?:hours?|hrs?|h|time|budget|credits?)[^,.;]{0,30}(?:left|remain\w*|used|balance|do i have|have i|burn\w*|spent?|consum\w*|this (?:week|month))|how (?:many|much)\s+(?:gpu|card|compute)?[- ]?(?:hours?|hrs?|time|budget|credits?)[^,.;]{0,40}(?:left|remain|used|use|have|spent|burn|consum)|(?:give|grant|allocate|add|raise|increase|top ?up|set|transfer|reduce|lower|cut)\b[^,.;]{0,30}(?:gpu|card)[- ]?(?:hours?|hrs?|h\b)|配额|额度|卡时|(?:还剩|剩余|用了|用掉|花了|剩)[^,.;]{0,8}(?:gpu\s*)?(?:小时|时长|机时|算力)|机时|(?:给|批|分|加)[^,.;]{0,10}\d+\s*(?:个)?(?:gpu\s*)?(?:小时|卡时)|my budget|budget left|kontingent|cuota",
+        "gpu_status": rf"(?:free|idle|available|spare|empty|unused|busy|open|libre|frei|свободн\w*)\b[^,.;]{{0,16}}{GPU}|{GPU}[^,.;]{{0,30}}(?:\bfree\b|\bidle\b|available|busy|in use|status|utili[sz]ation|\butil\b|usage|temp(?:erature)?\b|memory|occupied|taken|空|闲|温度|状态|占用|使用率|利用率|使用情况|情况|谁|剩|多少|几张|libres?|frei|disponibles?|占|用着|满)|(?:who|what)(?:'s| is| are)?\s+(?:using|on|running on|hogging|occupying)\s+(?:the |all |our )*(?:gpus?|cards?|gpu ?\d)|nvidia-?smi|gpu-monitor|(?:有|还有|几|多少|哪些?|剩)[^,.;]{{0,8}}(?:空|闲|可用|能用|没人用)?的?\s*(?:gpu|显卡|卡)(?!时)(?:[^,.;]{{0,10}}(?:空|闲|用|没|吗|\?|剩|在))?|谁[^,.;]{{0,6}}(?:占|用)[^,.;]{{0,6}}(?:gpu|卡)|(?:gpu|卡)[^,.;]{{0,6}}谁|显存[^,.;]{{0,10}}(?:多少|剩|占|用|够)|(?:how (?:hot|full|busy|loaded))[^,.;]{{0,16}}{GPU}|空い(?:て|た)[^,.;]{{0,6}}gpu|gpu[^,.;]{{0,8}}空|how many (?:gpus?|cards?)|which (?:gpus?|cards?)|show (?:me )?(?:the )?(?:gpus?|cards?)|^(?:gpus?|cards?|/gpu-monitor)\??$|남는\s*gpu|gpu[^,.;]{{0,6}}(?:남|비었|사용)",
+        "cancel": r"\b(?:cancel|abort|terminate|halt|scrap)\b|\bkill\b|(?<!early )(?<!early-)\bstop\b(?!ping)(?! (?:after|at|when|if|early))|\bpause\b|call (?:it|that) off|(?:never ?mind)[^,.;]{0,20}|don'?t run|取消|停(?:掉|止|下|了|一下|$)|终止|中止|别跑了?|不(?:用)?跑了|不要跑|杀(?:掉|死)|暂停|撤(?:回|销)|算了|キャンセル|止めて|abbrechen|stopp|cancela|annule|отмени|중지|취소|停止",
+        "status": r"\bstatus\b|\bprogress\b|\beta\b|how (?:far|long (?:until|till|will|left|to go|more)|much longer|is (?:it|that|everything|my|the|our|exp)|are (?:my|the|our|things|they)|'?s (?:it|my|the|exp))|(?:is|are|has|have)\b[^,.;]{0,40}(?:done|finished|finish|complete|running|still|ready|over|converged)\b|done yet|finished yet|when (?:will|is|does|do|are)\b[^,.;]{0,40}(?:done|finish\w*|ready|end|complete|results?)|what(?:'s| is| are)?\s+(?:currently |still )?(?:running|queued|in the queue|pending)|(?:list|show)\s+(?:me )?(?:all )?(?:my|the|our|running|queued|recent|today'?s)\s*\w*\s*(?:jobs?|runs?|experiments?|queue)|what(?:'s| is) (?:the )?(?:val|test|train|current|latest|best)[^,.;]{0,20}(?:so far|now|acc\w*|loss|\?)|so far|any (?:news|update|results?)|update on|where (?:is|are) (?:my|the|we)|position in (?:the )?queue|which epoch|进度|跑到(?:哪|第几)|跑完(?:了)?(?:吗|没)|跑得?怎么样|怎么样了|(?:还要|还需|还得|要|需要)(?:多久|多长时间|多少时间|几个?小时)|什么时候(?:能|可以)?(?:跑完|结束|好|完成|出结果)|几点(?:能|可以)?(?:跑完|结束|好|完成|出)|(?:完成|结束|好|出结果|训完)(?:了)?(?:吗|没有?)|状态|在跑(?:什么|吗|哪些)|排(?:到|在)第?几|排队|还在(?:跑|训)|有结果了?吗|现在(?:的)?(?:loss|acc|准确率|精度)|到第?几(?:个)?(?:轮|epoch)|剩(?:余|下)?多(?:久|少时间)|estado|wie weit|fertig|進捗|終わ(?:り|った|る)|статус|готово|진행|끝났|où en est|(?:just |only )?(?:show|plot|draw)\b[^,.;]{0,30}(?:curve|loss|acc\w*|plot|log|metrics?)|as a plot|把[^,.;]{0,14}(?:曲线|loss|日志)[^,.;]{0,8}(?:发|画|看)|(?:看|发|画)(?:一下|下|看)?[^,.;]{0,12}(?:曲线|日志|loss|结果)",
+        "explain": r"\bwhy\b|how come|what (?:happened|went wrong|does (?:it|that|this|the)|do (?:these|the|those))|what(?:'s| is) (?:wrong|the (?:reason|cause|problem|difference|takeaway|conclusion|verdict))|\bexplain\b|\breason\b|(?:is|are|was|were)\s+(?:that|the|this|it|those|these)\b[^,.;?]{0,30}(?:real|significant|noise|meaningful|luck|chance|normal|expected|overfit\w*|reliable|plausible)|\bsignifican(?:t|ce)\b|(?:which|who)\b[^,.;?]{0,40}(?:better|best|worse|worst|won|winner|wins|faster|higher)|statistically|how (?:much )?(?:better|sure|confident|big is the (?:gap|difference))|summar(?:y|i[sz]e)|interpret|diagnos|traceback|stack ?trace|debug (?:it|this|run|why)|conclu|overfit(?:ting)?\?|did .{0,30}(?:fail|crash|diverge|die|oom)|what caused|为什么|为啥|怎么回事|咋回事|咋(?:了|挂|崩)|怎么(?:挂|崩|失败|会|又|死|停|不收敛|nan|就|这么)|什么原因|啥原因|原因|(?:哪|那)(?:个|一个|种)[^,.;]{0,10}(?:好|高|强|快|差)|显著|(?:差距|差异|差别|提升)[^,.;]{0,8}(?:真|吗|大|可信|明显|随机|噪声)|解释|分析(?:一?下)|总结|说明(?:一下|了)|是不是过拟合|过拟合了|收敛了吗|なぜ|どうして|warum|por qu[eé]|pourquoi|почему|왜",
+        "help": r"^\W*help\b|\bhow (?:do|can|could|would|should) (?:i|we|you|one)\b|\bhow to\b|what (?:can|do|could|are) (?:you|u)\b|how does (?:this|it|overnight) work|what (?:commands|models|datasets|data sets|things|kind of)\b[^,.;]{0,40}|which (?:models|datasets|data sets|commands|optimizers)\b[^,.;]{0,30}(?:support|available|know|have|can)|do you (?:support|know|have|understand)|can (?:you|i|we|it) (?:use|bring|upload|mount|add|attach|give|handle|support|do|run my|see|get|read|download|export)\b|\bmanual\b|\bdocs?\b|documentation|tutorial|\busage\b|\bexamples?\b(?! of)|where (?:do|can|are|is)\b[^,.;]{0,40}(?:i|we|find|saved|stored|logs?|checkpoints?|results)|what does .{1,30} (?:mean|do)\b|帮助|使用(?:说明|方法|手册)|怎么(?:用|使用|提交|上传|配置|添加|加|写|操作|设置|开始|查|看|取消|修改|指定|改|停|申请|导出|下载|让|接入|把)|如何|你(?:会|能|可以)(?:做|干|帮)?(?:些)?(?:什么|啥|哪些|干嘛)|支持(?:哪些|什么|不支持)|支持.{0,16}吗|能不能(?:用|上传|自定义|跑自己)|(?:有|看)(?:没有)?(?:文档|教程|例子|示例|说明)|使い方|ヘルプ|hilfe|ayuda|aide|помощь|도움말|사용법",
+        "chitchat": r"^\W*(?:hi|hello|hey|yo|sup|morning|good (?:morning|evening|night|afternoon|day)|gm|gn|thanks?|thank you|thx|ty|cheers|lol|haha+|nice|great|awesome|cool|ok(?:ay)?|bye|see you|welcome|congrats?|happy|merry|wow|well done|good (?:job|bot|work)|love (?:it|you|this)|you(?:'re| are) (?:the best|great|awesome|amazing|funny)|how are you|what'?s up|who are you|are you (?:a |an )?(?:human|bot|real|ai|robot|there|ok)|tell me a joke|sorry|no worries|np|danke|gracias|merci|hola|bonjour|guten|ciao|привет|спасибо|ありがとう|おはよう|お疲れ|こんにちは|안녕|고마워|감사|谢谢|多谢|感谢|辛苦|早(?:上好|啊|安|呀|$)|你好|您好|哈哈+|嗨|晚安|再见|拜拜|加油|恭喜|真棒|厉害|太棒|太好|不错|好的|收到|嗯+|哦|在吗|牛|赞|666)(?![A-Za-z])|\b(?:coffee|lunch|dinner|weather|weekend plans|joke|holiday|vacation|birthday|football|beer|pizza|movie)\b|周末愉快|节日快乐|新年|生日|吃(?:饭|啥|什么|了吗)|天气|奶茶|咖啡|下班|放假|聊(?:聊|天)|讲个笑话|你是谁|累(?:死|了|啊)|困(?:死|了)",
+        "modify": r"\b(?:re-?run|redo|repeat|again|once more|one more time|same|instead|change|switch|swap|replace|modify|update|edit|adjust|tweak|bump|increase|decrease|raise|lower|reduce|double|halve|half|twice|triple|add|also|plus|include|drop|remove|exclude|without|except|minus|skip|extend|continue|resume|retry|but (?:with|on|at|use)|more|fewer|less|longer|shorter|use|set|make it|only|just|keep|everything else|otherwise|go back|undo|revert)\b|re-?run|重(?:新)?(?:跑|训|做|来|试)|再(?:跑|来|训|试|加|做|多|补)|改|换|加(?!油)|减|去掉|删|不要|翻倍|加倍|减半|一样|同样|其他(?:的)?不变|别的不变|其余不变|只(?:跑|要|用|留)|保留|提(?:高|到|升)|降(?:低|到)|调|增加|减少|延长|继续|接着|恢复|也(?:跑|试|加|用)|除了|用\s*\d|多(?:跑|加|训)|补|ohne|nochmal|noch ?mal|de nuevo|encore|もう一度|다시|ещ[её]",
+        "evaluate": r"\bevaluat\w*|\beval\b|\bbenchmark\w*|\binference\b|zero[- ]?shot|few[- ]?shot|\btest(?:ing)? (?:the |my |our |it |this )?(?:checkpoint|ckpt|model|weights|accuracy|acc|performance|set)|\bmeasure\b|(?<![a-z])ckpt|checkpoint[^,.;]{0,20}\bon\b|\bscore\b.{0,20}\bon\b|how (?:good|well) (?:is|does)|评估|评测|测评|验证一下|(?:测|测试|跑)(?:一?下|个)?[^,.;]{0,24}(?:准确率|精度|延迟|吞吐|速度|性能|指标|mAP|top-?1|推理|zero)|推理|零样本|在测试集上|evaluiere|evalúa|évalue[rz]?|評価|평가|оцени",
+        "compare": r"\bvs\b\.?|\bversus\b|\bcompar\w*|\bagainst\b|head[- ]to[- ]head|\bbetter than\b|which (?:one )?(?:is|works|performs|does|of|model|optimi[sz]er)\b|\bwhich\b.{0,30}\bbetter\b|with (?:and|&|/) ?without|does .{1,30}\b(?:help|matter|improve|hurt|work)|\bablat\w*|difference between|\beffect of\b|\bimpact of\b|对比|比较|比一(?:比|下)|对照|哪(?:个|种|一个)?(?:更|比较)?(?:好|强|快|优)|消融|有无|有没有用|影响|谁(?:更)?(?:好|强|快)|pk|差(?:别|异)|vergleich\w*|compara\w*|comparer?|comparez|confront\w*|比べ|比較|сравни\w*|비교|porównaj|karşılaştır",
+        "sweep": r"\bsweep\w*|\bgrid\b|\bsearch\w*|\btun(?:e|ing)\b(?<!fine-tune)(?<!finetune)(?<!fine-tuning)(?<!finetuning)(?<!fine tune)(?<!fine tuning)|hyper-?param\w*|\bhpo\b|\bscan\b|\btry (?:out )?(?:different|several|various|a few|all|lr|learning|batch|\d|a )|\btry\b|\bfind (?:me |us |out )?(?:the |a )?(?:best|optimal|good|right)|best (?:lr|learning rate|batch|weight decay|hyper)|optimi[sz]e (?:the )?(?:lr|learning|hyper)|\bbayes\w*|\boptuna\b|\brange of\b|\bvary(?:ing)?\b|\btrials?\b|扫(?:一?下|描)?|搜索|网格|调(?:一?下)?参|超参|寻优|找(?:一?个|到|出)?最(?:好|佳|优)|分别(?:用|取|试|跑)|试(?:试|一?下)?|遍历|贝叶斯|各种|rejilla|barrido|suche|スイープ|探索|グリッド|перебор|탐색",
+        "train": r"\b(?:re-?)?train\w*|fine-?\s?tun\w*|\bfit\b|\brun\b|\blaunch\b|\bstart\b|\bpre-?train\b|\bjob\b|\bkick off\b|\bexperiment\b|训练?|跑|微调|炼(?:丹)?|实验|学習|訓練|trainier\w*|entrena\w*|entra[iî]n\w*|allena\w*|обучи\w*|학습|훈련|treine",
+    }.items()
+}  # fmt: skip
+TARGETS = re.compile(r"\bexp-?\d+(?:\s*/\s*\d+)?|\b(?:run|job|trial)\s*#?\d+\b|第\s*[\d一二三四五六七八九十]+\s*(?:个|次)?(?:run|实验|任务)?|#\d+\b", FLAGS)
+VAGUE = re.compile(r"\b(?:faster|better|quicker|improve|optimi[sz]e|speed (?:it|this|that|things) up|smarter|good enough|properly|something|whatever|anything|stuff|the thing|the usual|the best|as discussed|do your magic|fix it|make it work|it)\b|快(?:一?点|些)|好(?:一?点|些)|优化(?:一?下)?|提升(?:一?下)?|随便|老样子|你懂的|搞(?:一?下|定)|弄(?:一?下|好)|那个(?:实验|模型)?|改进", FLAGS)
+LAB = re.compile(r"\b(?:models?|train\w*|runs?|experiments?|gpus?|jobs?|epochs?|lr|batch|seeds?|data ?sets?|loss|accuracy|checkpoint|network|sweep|finetun\w*|faster|better)\b|模型|训练?|跑|实验|数据|显卡|卡|学习率|种子|轮|快|优化|准确率|任务|参数", FLAGS)
+QUESTION = re.compile(r"\?|^\W*(?:what|why|how|when|which|who|where|is|are|was|were|did|does|do|can|could|has|have|any)\b|吗|呢|什么|怎么|为什么|多少|哪|几|是不是|か[？?。]?$", FLAGS)
+DO_IT = re.compile(r"^\W*(?:please |pls |can you |could you |kindly |帮我|请|麻烦)*(?:re-?run|run|train|launch|start|compare|sweep|fine-?tune|evaluate|benchmark|queue|submit|try|grid|跑|训|对比|比较|微调|扫|试|用|在|把)", FLAGS)
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What the rest of the reader found, as far as the intent depends on it."""
+
+    models: int
+    datasets: int
+    many: bool
+    """True when an axis has several numbers."""
+    many_words: bool
+    """True when an axis has several words, or is both on and off."""
+    settings: bool
+    """True when any value of a run was stated (an axis, epochs, seeds, cards, priority)."""
+    unknown: bool
+    previous: bool
+    schedule: bool
+    search: bool
+
+
+def cue(name: str, text: str) -> bool:
+    """True when the text has a cue for this intent."""
+    return bool(CUES[name].search(text))
+
+
+def choose(text: str, facts: Facts) -> tuple[Intent, bool]:
+    """The intent, and whether a cue speaks for it (False when nothing better was found)."""
+    plan = facts.models > 0 and (facts.datasets > 0 or facts.settings or not QUESTION.search(text) or bool(DO_IT.search(text)))
+    command = _command(text, facts, plan)
+    if command:
+        return command, True
+    if facts.previous and _changes(text, facts):
+        if facts.schedule and re.search(r"when|once|after|等|完|every|每", text, FLAGS):
+            return "schedule", True
+        return "modify", True
+    if facts.models or facts.datasets or facts.unknown:
+        return _planning(text, facts), True
+    return _rest(text, facts)
+
+
+def _command(text: str, facts: Facts, plan: bool) -> Intent | None:
+    """Intents that ask about or act on what is there already."""
+    if cue("silence", text) and not (facts.models and facts.datasets):
+        return "silence"
+    if plan and not TARGETS.search(text) and not (facts.previous and cue("explain", text)):
+        return None
+    if plan and facts.datasets and DO_IT.search(text):
+        return None
+    if cue("cancel", text) and not (facts.previous and re.search(r"(?:stop|停).{0,12}(?:after|at epoch|early|到)", text, FLAGS)):
+        return "cancel"
+    if cue("quota", text) and not facts.models:
+        return "quota"
+    if cue("gpu_status", text) and not facts.models and not (facts.settings and facts.previous) and not facts.schedule:
+        return "gpu_status"
+    asks = bool(QUESTION.search(text)) or len(text) < 40
+    if cue("explain", text) and (asks or not facts.settings) and (facts.previous or TARGETS.search(text) or not facts.models):
+        return "explain"
+    if cue("help", text) and not facts.settings:
+        return "help"
+    if cue("status", text) and (asks or not facts.settings) and not facts.schedule and not (facts.previous and facts.settings and cue("modify", text)):
+        return "status"
+    return None
+
+
+def _changes(text: str, facts: Facts) -> bool:
+    """True when the message changes the plan of its thread rather than asking for a new experiment."""
+    if facts.models and facts.datasets and not re.search(r"\bsame\b|instead|换|改|again|rerun|re-run|再|一样|同样|不变", text, FLAGS):
+        return False
+    return cue("modify", text) or facts.settings or facts.models > 0 or facts.datasets > 0
+
+
+def _planning(text: str, facts: Facts) -> Intent:
+    if facts.schedule:
+        return "schedule"
+    evaluates = cue("evaluate", text)
+    trains = bool(re.search(r"\b(?:re-?)?train|fine-?tun|epochs?|训练|微调|轮", text, FLAGS))
+    if evaluates and not trains and not facts.many:
+        return "evaluate"
+    sweeps, compares = cue("sweep", text) or facts.search, cue("compare", text)
+    if compares and (not sweeps or facts.models > 1 or facts.many_words):
+        return "compare"
+    if sweeps and (facts.many or facts.search or facts.models < 2):
+        return "sweep" if facts.many or facts.search or not facts.many_words else "compare"
+    if facts.models > 1 or (facts.many_words and not facts.many):
+        return "compare"
+    return "sweep" if facts.many else "train"
+
+
+def _rest(text: str, facts: Facts) -> tuple[Intent, bool]:
+    """Messages that name neither a model nor a data set."""
+    if cue("quota", text):
+        return "quota", True
+    if cue("chitchat", text) and not (facts.settings or re.search(r"\b(?:run|train|sweep|compare)\b|跑|训练", text, FLAGS)):
+        return "chitchat", True
+    if cue("help", text):
+        return "help", True
+    if LAB.search(text) or VAGUE.search(text) or facts.settings or facts.search:
+        return "clarify", False
+    return ("clarify", False) if QUESTION.search(text) is None and cue("modify", text) else ("chitchat", False)

@@ -1,0 +1,54 @@
+"""What the reader says, in English and in Chinese."""
+
+from __future__ import annotations
+
+SENTENCES: dict[str, tuple[str, str]] = {
+    "empty": ("Tell me what to run, for example `compare resnet50 and efficientnet_b0 on cifar10, 3 seeds`; `help` shows more.", "告诉我想跑什么，例如“对比 resnet50 和 efficientnet_b0 在 cifar10 上，3 个种子”；发 help 看更多。"),
+    "too_long": ("That message has {n} characters, too many for me to read as one request (at most {most}). What should I run, in a few sentences?", "这条消息有 {n} 个字符，太长了（最多 {most}）。请用几句话说明想跑什么？"),
+    "what": ("I did not understand what to run. Which model, on which data set, and what should vary?", "我没看懂要跑什么。用哪个模型、哪个数据集，要改变什么？"),
+    "which_experiment": ("Which experiment do you mean? Give its id (exp-12), or write in its thread.", "你指的是哪个实验？请给出编号（exp-12），或在它的线程里说。"),
+    "what_change": ("What should I change in {id}: for example the model, the data set, lr, batch size, epochs or seeds?", "要改 {id} 的什么？例如模型、数据集、学习率、batch、轮数或种子。"),
+    "faster": ("What should become faster or better, and how: more cards a run, fewer epochs, smaller data, or another model?", "要让哪个实验更快或更好，用什么办法：每个 run 更多卡、更少轮数、更小的数据，还是换模型？"),
+    "which_model": ("Which model should I train?", "要训练哪个模型？"),
+    "which_dataset": ("On which data set?", "用哪个数据集？"),
+    "unknown_model": ("I know no model called `{name}`. {near}", "我不认识名为 `{name}` 的模型。{near}"),
+    "unknown_dataset": ("I know no data set called `{name}`. {near}", "我不认识名为 `{name}` 的数据集。{near}"),
+    "near": ("Did you mean {names}?", "你是指 {names} 吗？"),
+    "no_near": ("Which one do you mean?", "你指的是哪一个？"),
+    "bad_value": ("{what} cannot be {value}. Which value do you want?", "{what} 不能是 {value}。你想用多少？"),
+    "bad_accuracy": ("An accuracy of {value} % cannot be reached; the most is 100 %. What is the goal?", "准确率不可能达到 {value}%，最多 100%。目标是多少？"),
+    "seeds_differ": ("You wrote {n} seeds and named {m} ({list}). Which is it?", "你说了 {n} 个种子，却给出了 {m} 个（{list}）。按哪个来？"),
+    "values_differ": ("You wrote {n} values of {axis} and named {m}. Which is it?", "你说了 {n} 个 {axis}，却给出了 {m} 个。按哪个来？"),
+    "values_missing": ("Which {n} values of {axis} should I try?", "{axis} 要试哪 {n} 个值？"),
+    "search_range": ("Over which range should I search {axis}?", "{axis} 的搜索范围是多少？"),
+    "how_many_trials": ("How many trials may the search take?", "搜索一共试多少次？"),
+    "what_varies": ("What should the search vary, and over which values?", "要搜索哪个参数，取哪些值？"),
+    "too_many": ("That would be {n} runs, more than the {most} that one experiment may have. Would a random or Bayesian search with, say, 30 trials do?", "这会有 {n} 个 run，超过一个实验的上限 {most}。改用随机或贝叶斯搜索（例如 30 次）可以吗？"),
+    "runs_differ": ("You counted {told} runs, and the grid has {n}. Shall I run all {n}?", "你说是 {told} 个 run，但网格共有 {n} 个。要全部跑 {n} 个吗？"),
+    "past": ("That time has passed. When do you need it?", "那个时间已经过去了。什么时候要？"),
+    "not_in_plan": ("{id} has no {name}. What should I change?", "{id} 里没有 {name}。要改什么？"),
+    "refuse_secret": ("I do not show keys, tokens, passwords or files of the machines.", "我不会展示密钥、令牌、密码或机器上的文件。"),
+    "refuse_injection": ("I keep to my task: planning and running experiments. That message asks me to set its rules aside, so I did nothing.", "我只负责规划和运行实验。这条消息要求我不顾规则，所以我什么都没做。"),
+    "refuse_shell": ("That contains a shell command. I run none, and names are only names, so nothing was started. Send the request without it.", "里面有 shell 命令。我不执行命令，名字只是名字，所以什么都没启动。请去掉它再发一次。"),
+    "refuse_others": ("Those runs belong to somebody else. Only their owner or an administrator may stop or change them.", "那些任务是别人的，只有本人或管理员可以停止或修改。"),
+    "refuse_destroy": ("I delete no data, checkpoints or results, and restart no machines. Ask whoever runs the lab.", "我不删除数据、检查点或结果，也不重启机器。请找管理员。"),
+    "refuse_rules": ("I cannot go around quotas, approvals, reservations or alerts of the lab.", "我不能绕过实验室的配额、审批、预留或告警。"),
+    "refuse_dishonest": ("I report the numbers that were measured, all of them, and make none up.", "我只报告实际测得的全部数字，不会编造或挑选。"),
+    "refuse_abuse": ("I run the lab's experiments on these cards and nothing else.", "这些卡只用来跑实验室的实验。"),
+    "chitchat": ("Hello! Tell me what to run when you are ready.", "你好！想跑实验时随时告诉我。"),
+    "help": ("I plan and run experiments: `compare resnet50 and vit-s on cifar100, 3 seeds`, `lr 0.1/0.01 for resnet18 on svhn`, `gpus`, `status`, `cancel exp-12`, `why did run 2 fail?`.", "我负责规划和运行实验：“对比 resnet50 和 vit-s 在 cifar100 上，3 个种子”、“resnet18 在 svhn 上学习率 0.1/0.01”、“有空卡吗”、“进度”、“取消 exp-12”、“run 2 为什么失败”。"),
+    "gpu_status": ("Reading the cards.", "正在读取显卡状态。"),
+    "quota": ("Looking at the quota.", "正在查看配额。"),
+    "silence": ("Alerts: {what}. Critical hardware alerts are still sent.", "告警静音：{what}。严重硬件告警仍会发送。"),
+    "status": ("Looking at {target}.", "正在查看 {target}。"),
+    "explain": ("Looking into {target}.", "正在分析 {target}。"),
+    "cancel": ("Asked to stop: {target}.", "请求停止：{target}。"),
+    "confirm_cancel": ("Stop {target}?", "要停止 {target} 吗？"),
+    "plan": ("{title}: {arithmetic}.", "{title}：{arithmetic}。"),
+    "assumed": (" Assumed: {list}.", " 假设：{list}。"),
+}  # fmt: skip
+
+
+def say(key: str, chinese: bool, **fields: object) -> str:
+    """The sentence in the asker's language."""
+    return SENTENCES[key][chinese].format(**fields)

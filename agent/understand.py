@@ -1,0 +1,229 @@
+"""The one entrance to the language side: from a message to a plan, a question, a refusal or a command."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from typing import Any
+
+from agent.reader import PreviousPlan, Reading, read
+from agent.reader.intents import PLANNING, Intent
+from agent.reader.wording import say
+from lab.plan import MAX_RUNS, Assumed, Axis, Budget, Frozen, Plan, Range, Scalar
+
+BIG = frozenset({"vision"})
+
+
+class Defaults(Frozen):
+    """What is assumed where a message is silent; the settings of the lab."""
+
+    dataset: str | None = "digits"
+    """None asks which one."""
+    epochs: int = 3
+    lr: float = 1e-3
+    batch_size: int = 64
+    comparison_seeds: int = 3
+    max_runs: int = MAX_RUNS
+
+
+class Understood(Frozen):
+    """What a message comes to."""
+
+    intent: Intent
+    plan: Plan | None = None
+    question: str | None = None
+    """What has to be answered before the plan may start."""
+    reply: str
+    """What the person would read."""
+    target: str | None = None
+    args: dict[str, Scalar] = {}
+    model_note: str | None = None
+    """Why the language model had no part in it although one is set; None when it had, or none is set."""
+
+    @property
+    def may_start(self) -> bool:
+        """True when the plan lacks nothing but an approval."""
+        return self.plan is not None and self.question is None and self.plan.n_runs > 0
+
+
+def understand(
+    text: str,
+    previous: PreviousPlan | None = None,
+    requester: str = "",
+    model: Any = None,
+    defaults: Defaults | None = None,
+) -> Understood:
+    """What the message comes to; it changes nothing and starts nothing."""
+    defaults = defaults or Defaults()
+    reading = read(text, previous, defaults.max_runs)
+    return conclude(reading, text, previous, defaults)
+
+
+def conclude(reading: Reading, text: str, previous: PreviousPlan | None, defaults: Defaults) -> Understood:
+    """The answer that a reading leads to, with defaults filled in and listed."""
+    plan = None
+    questions = list(reading.questions)
+    if reading.plans and reading.models:
+        plan = _plan(reading, text, previous, defaults)
+        if plan.dataset is None and reading.mode is None and reading.intent != "evaluate":
+            questions.append(say("which_dataset", reading.chinese))
+    question = " ".join(questions) or None
+    if reading.refusal:
+        question = None
+    return Understood(
+        intent=reading.intent,
+        plan=plan,
+        question=question,
+        reply=_reply(reading, plan, question),
+        target=reading.target,
+        args=reading.args,
+    )
+
+
+def _reply(reading: Reading, plan: Plan | None, question: str | None) -> str:
+    if reading.refusal:
+        return reading.refusal
+    if plan is None:
+        if question:
+            return question
+        fields = {"target": reading.target or "your experiments", "what": ", ".join(f"{k} {v}" for k, v in reading.args.items())}
+        return say(reading.intent if reading.intent in ("chitchat", "help", "gpu_status", "quota", "silence", "status", "explain", "cancel") else "what", reading.chinese, **fields)
+    shown = say("plan", reading.chinese, title=plan.title(), arithmetic=plan.arithmetic())
+    assumed = ", ".join(f"{a.field} ({a.reason})" for a in plan.assumed)
+    shown += say("assumed", reading.chinese, list=assumed) if assumed else ""
+    return " ".join([shown, *plan.notes, *([question] if question else [])])
+
+
+def _plan(reading: Reading, text: str, previous: PreviousPlan | None, defaults: Defaults) -> Plan:
+    assumed = dict(reading.hints)
+    axes: dict[str, Axis] = dict(reading.axes)
+    if previous is not None and reading.intent in ("modify", "schedule"):
+        assumed |= {k: v or "as in the previous plan" for k, v in previous.assumed_reasons().items()}
+    datasets = reading.datasets
+    if not datasets and defaults.dataset and reading.intent != "evaluate":
+        datasets = (defaults.dataset,)
+        assumed["dataset"] = "no data set was named; this is the lab's usual one"
+    epochs = reading.epochs
+    if reading.intent != "evaluate":
+        epochs = _fill_training(reading, axes, assumed, defaults)
+    _fill_seeds(reading, axes, assumed, defaults)
+    plan = Plan(
+        models=reading.models,
+        dataset=None if not datasets else datasets[0] if len(datasets) == 1 else datasets,
+        axes=axes,
+        epochs=epochs,
+        max_steps=reading.max_steps,
+        gpus_per_run=reading.gpus_per_run or 1,
+        metric=reading.metric,
+        search=_search(reading),
+        trials=reading.trials,
+        budget=reading.budget,
+        priority=reading.priority or "normal",
+        deadline=reading.deadline,
+        schedule=reading.schedule,
+        mode=reading.mode,
+        notes=reading.notes,
+        request_text=text,
+    )
+    if reading.gpus_per_run is None:
+        assumed.setdefault("gpus_per_run", "one card a run unless said otherwise")
+    if reading.priority is None:
+        assumed.setdefault("priority", "normal unless said otherwise")
+    return plan.model_copy(
+        update={"assumed": tuple(Assumed(field=k, reason=v) for k, v in assumed.items()), "budget": _budget(plan)}
+    )
+
+
+def _search(reading: Reading) -> Any:
+    return reading.search if reading.search in ("random", "bayesian") else "grid"
+
+
+def _budget(plan: Plan) -> Budget | None:
+    """With one run, hours on the clock and GPU-hours say the same; the other one is counted."""
+    budget = plan.budget
+    if budget is None or plan.n_runs != 1 or budget.wall_hours is None or budget.gpu_hours is not None:
+        return budget
+    return Budget(wall_hours=budget.wall_hours, gpu_hours=budget.wall_hours * plan.gpus_per_run)
+
+
+def _fill_training(reading: Reading, axes: dict[str, Axis], assumed: dict[str, str], defaults: Defaults) -> int | None:
+    for name, number in (("lr", defaults.lr), ("batch_size", defaults.batch_size)):
+        if name not in axes:
+            axes[name] = (number,)
+            assumed[f"axes.{name}"] = f"the template's default, {number:g}"
+    if reading.epochs is None and reading.max_steps is None and "epochs" not in axes:
+        assumed["epochs"] = f"the template's default, {defaults.epochs}"
+        return defaults.epochs
+    return reading.epochs
+
+
+def _fill_seeds(reading: Reading, axes: dict[str, Axis], assumed: dict[str, str], defaults: Defaults) -> None:
+    if "seed" in axes:
+        return
+    grid = any(isinstance(a, Range) or len(a) > 1 for a in reading.axes.values())
+    if reading.intent == "compare" and not grid and defaults.comparison_seeds > 1:
+        axes["seed"] = tuple(range(defaults.comparison_seeds))
+        assumed["axes.seed"] = f"{defaults.comparison_seeds} seeds, as one run each cannot tell a difference from luck"
+    else:
+        axes["seed"] = (0,)
+        assumed["axes.seed"] = "one seed; say `3 seeds` to see the spread"
+
+
+def to_case(case_id: str, understood: Understood) -> dict[str, Any]:
+    """The answer in the form of `overnight understand --batch`."""
+    plan = understood.plan
+    return {
+        "id": case_id,
+        "intent": understood.intent,
+        "plan": _case_plan(plan) if plan else None,
+        "assumed": [a.field for a in plan.assumed] if plan else [],
+        "target": understood.target,
+        "args": understood.args,
+        "question": understood.question,
+        "reply": understood.reply,
+    }
+
+
+def _case_plan(plan: Plan) -> dict[str, Any]:
+    record = plan.model_dump(
+        mode="json",
+        include={"models", "dataset", "epochs", "max_steps", "gpus_per_run", "metric", "search", "trials", "priority", "deadline", "schedule", "mode", "notes"},
+    )  # fmt: skip
+    axes = {k: v.model_dump(exclude_none=True) if isinstance(v, Range) else list(v) for k, v in plan.axes.items()}
+    budget = plan.budget.model_dump(exclude_none=True) if plan.budget else None
+    return record | {"axes": axes, "budget": budget, "n_runs": asked_runs(plan), "n_runs_planned": plan.n_runs}
+
+
+def asked_runs(plan: Plan) -> int:
+    """The number of runs that the message asks for: seeds that were only assumed do not multiply it."""
+    seeds = plan.axes.get("seed")
+    return plan.n_runs // len(seeds) if plan.why("axes.seed") and isinstance(seeds, tuple) else plan.n_runs
+
+
+def batch(lines: Any, defaults: Defaults, model: Any = None) -> Any:
+    """One answer, as a JSON line, for each JSON line with `id`, `text`, `context` and `requester`."""
+    for line in lines:
+        if not line.strip():
+            continue
+        asked = json.loads(line)
+        held = (asked.get("context") or {}).get("previous_plan")
+        previous = PreviousPlan(**held) if held else None
+        understood = understand(asked["text"], previous, asked.get("requester") or "", model, defaults)
+        yield json.dumps(to_case(asked["id"], understood), ensure_ascii=False)
+
+
+def main() -> None:
+    """Answer `--batch` from standard input, or one text given as an argument."""
+    if "--batch" in sys.argv:
+        for answer in batch(sys.stdin, Defaults()):
+            print(answer, flush=True)
+        return
+    began = time.perf_counter()
+    understood = understand(" ".join(sys.argv[1:]))
+    print(understood.model_dump_json(indent=1))
+    print(f"{(time.perf_counter() - began) * 1000:.0f} ms", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main()
