@@ -9,10 +9,10 @@ from pathlib import Path
 
 
 class CardLock:
-    """A card's lock below a folder; the file's text says who holds it."""
+    """A card's lock below the data folder, beside the trainers' one; the file's text says who holds it."""
 
     def __init__(self, folder: Path, uuid: str) -> None:
-        self._path = folder / f"keeper-{re.sub(r'[^A-Za-z0-9._-]', '_', uuid)}.lock"
+        self._path = folder / "cards" / f"{re.sub(r'[^A-Za-z0-9._-]', '_', uuid)}.keeper.lock"
         self._file: int | None = None
 
     def take(self) -> int | None:

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Collection, Mapping
 
 from keeper.cards import Running
-from keeper.watch import Watch
+from keeper.watch import OPEN_WAIT_S, Watch
 from lab import hosts, store
 from lab.card import HostCards
 from lab.ledger import Ledger
@@ -43,8 +43,13 @@ def main(settings: Settings) -> None:
             log.warning("Redis is away; the readings of %s grow old there", settings.host)
 
 
-def watch(settings: Settings, publish: Callable[[HostCards], None], running: Running = dict) -> Watch:
-    """A watch as the settings want it."""
+def watch(
+    settings: Settings,
+    publish: Callable[[HostCards], None],
+    running: Running = dict,
+    open_wait_s: float = OPEN_WAIT_S,
+) -> Watch:
+    """A watch as the settings want it; who reads only once gives the driver some seconds to open."""
     return Watch(
         settings.host,
         publish,
@@ -57,4 +62,5 @@ def watch(settings: Settings, publish: Callable[[HostCards], None], running: Run
         keep=settings.keeper.enabled,
         interval_s=settings.keeper.interval_s,
         every_s=settings.keeper.reading_interval_s,
+        open_wait_s=open_wait_s,
     )

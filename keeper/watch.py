@@ -29,11 +29,12 @@ class Watch:
         publish: takes what the host has now; when it raises, the watch logs it once and goes on.
         data_dir: where the locks lie that leave one keeper to a card.
         simulate: number of simulated cards; 0 reads the real ones.
-        running: UUID of a simulated card to the processes that train in its place.
+        running: UUID of a simulated card to the processes that train in its place; may raise while that is unknown.
         source: where the cards come from instead, for tests.
         keep: whether the reserved card gets a heartbeat.
         interval_s: between two beats.
         every_s: between two readings.
+        open_wait_s: as in `card_source`; whoever reads once has the patience that the watch lacks.
         clock: seconds since the epoch.
     """
 
@@ -52,6 +53,7 @@ class Watch:
         keep: bool = True,
         interval_s: float = 300.0,
         every_s: float = 1.0,
+        open_wait_s: float = OPEN_WAIT_S,
         clock: Callable[[], float] = time.time,
         make_hold: Callable[[Card, float], Hold] | None = None,
     ) -> None:
@@ -60,7 +62,8 @@ class Watch:
         self._data_dir = data_dir
         self._simulated = simulate > 0
         self._running = running
-        self._source = source or card_source(host, simulate, self._running_and_keeper, OPEN_WAIT_S)
+        self._trains: dict[str, Collection[int]] = {}
+        self._source = source or card_source(host, simulate, self._running_and_keeper, open_wait_s)
         self._roles = (reserve_last, auto_detect, chosen)
         self._keep_on = keep
         self._interval_s = interval_s
@@ -161,8 +164,12 @@ class Watch:
         self._elsewhere = KeeperStatus(card=card.uuid, pid=holder, interval_s=self._interval_s, problem=problem)
 
     def _running_and_keeper(self) -> Mapping[str, Collection[int]]:
-        """Our own heartbeat runs on its simulated card too."""
-        running = dict(self._running())
+        """What trains, as last known while nobody can tell, and our own heartbeat on its simulated card."""
+        try:
+            self._trains = dict(self._running())
+        except Exception:
+            log.debug("%s: what trains on the simulated cards is not known now", self._host, exc_info=True)
+        running = dict(self._trains)
         if self._hold is not None and self._hold.status is not None:
             running[self._hold.card] = (*running.get(self._hold.card, ()), self._hold.status.pid)
         return running

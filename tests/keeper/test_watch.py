@@ -169,6 +169,21 @@ def test_a_store_that_is_away_stops_neither_readings_nor_heartbeat(
     assert len([line for line in caplog.records if "cannot be published" in line.message]) == 1
 
 
+def test_simulated_cards_keep_what_they_showed_while_nobody_can_tell_what_trains(tmp_path: Path) -> None:
+    """What trains is asked of Redis, which may be away; the watch must not end by that."""
+    answers: list[dict[str, list[int]] | Exception] = [{"SIM-n-0": [os.getpid()]}, ConnectionError("away"), {}]
+
+    def running() -> dict[str, list[int]]:
+        answer = answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    watch = Watch("n", lambda report: None, tmp_path, simulate=2, running=running, keep=False)
+
+    assert [len(watch.tick().cards[0].processes) for _ in range(3)] == [1, 1, 0]
+
+
 def test_a_wrong_choice_of_cards_ends_the_start_but_not_a_running_watch(tmp_path: Path) -> None:
     bench = Bench(tmp_path, cards(0, 1), auto_detect=False, chosen=["GPU-0"])
     bench.watch.tick()
