@@ -20,6 +20,7 @@ class Defaults(Frozen):
 
     dataset: str | None = "digits"
     """None asks which one."""
+    dataset_reason: str = "no data set was named; this is the lab's usual one"
     epochs: int = 3
     lr: float = 1e-3
     batch_size: int = 64
@@ -103,7 +104,7 @@ def _plan(reading: Reading, text: str, previous: PreviousPlan | None, defaults: 
     datasets = reading.datasets
     if not datasets and defaults.dataset and reading.intent != "evaluate":
         datasets = (defaults.dataset,)
-        assumed["dataset"] = "no data set was named; this is the lab's usual one"
+        assumed["dataset"] = defaults.dataset_reason
     epochs = reading.epochs
     if reading.intent != "evaluate":
         epochs = _fill_training(reading, axes, assumed, defaults)

@@ -1,0 +1,142 @@
+"""What a request that is no plan comes to: a look into the ledger, a cancellation, or a plain reply."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+
+from agent.understand import Understood
+from lab.errors import MoveRefused, UnknownRecord
+from lab.estimate import duration
+from lab.ledger import Ledger
+from lab.report import Report
+from lab.run import FINAL_EXPERIMENT, FINAL_RUN, Answer, Experiment, Request, Run, RunState
+
+SUBJECT = re.compile(r"\b(exp-\d+)(?:(?:/|\s+run\s+)(\d+))?")
+LATER = "I cannot do that yet; an operator can."
+LISTED = 10
+"""Experiments in a list of what runs."""
+
+Command = Callable[[Understood, Request, Sequence[Experiment], Ledger], Answer]
+
+
+def carry_out(understood: Understood, request: Request, before: Sequence[Experiment], ledger: Ledger) -> Answer:
+    """The answer to a request without a plan that could start; a command of a kind that is not built yet says so.
+
+    Args:
+        before: the experiments of this conversation, oldest first.
+    """
+    if understood.intent == "refuse":
+        return Answer(kind="refusal", text=understood.reply)
+    if understood.question is not None:
+        return Answer(kind="question", text=understood.question)
+    command = COMMANDS.get(understood.intent)
+    return command(understood, request, before, ledger) if command else Answer(kind="reply", text=understood.reply)
+
+
+def _cards(understood: Understood, request: Request, before: Sequence[Experiment], ledger: Ledger) -> Answer:
+    return Answer(kind="cards")
+
+
+def _status(understood: Understood, request: Request, before: Sequence[Experiment], ledger: Ledger) -> Answer:
+    experiment, run = _subject(understood, before, ledger)
+    if run is not None:
+        return Answer(kind="reply", text=_run_words(run))
+    if experiment is not None:
+        return Answer(kind="reply", text=_experiment_words(experiment, ledger))
+    live = [e for e in ledger.experiments() if e.state not in FINAL_EXPERIMENT and e.approved_at is not None]
+    if not live:
+        return Answer(kind="reply", text="Nothing is running or waiting.")
+    lines = [_experiment_words(e, ledger) for e in live[:LISTED]]
+    if len(live) > LISTED:
+        lines.append(f"and {len(live) - LISTED} more")
+    return Answer(kind="reply", text="\n".join(lines))
+
+
+def _explain(understood: Understood, request: Request, before: Sequence[Experiment], ledger: Ledger) -> Answer:
+    experiment, run = _subject(understood, before, ledger)
+    if run is not None:
+        return Answer(kind="reply", text=_run_words(run))
+    if experiment is None:
+        return Answer(kind="question", text="Which experiment? Name it (exp-12), or ask in its thread.")
+    found = ledger.report(experiment.id, experiment.report_revision)
+    if found is None:
+        return Answer(kind="reply", text=_experiment_words(experiment, ledger))
+    verdict = Report.model_validate_json(found).verdict
+    return Answer(kind="reply", text="\n".join([f"{experiment.id}: {verdict.headline}", *verdict.details]))
+
+
+def _cancel(understood: Understood, request: Request, before: Sequence[Experiment], ledger: Ledger) -> Answer:
+    experiment, run = _subject(understood, before, ledger)
+    if experiment is None:
+        text = "Which experiment shall I stop? Name it (exp-12), or ask in its thread."
+        return Answer(kind="question", text=text)
+    if experiment.owner != request.user:
+        return Answer(kind="refusal", text=f"{experiment.id} is somebody else's; only its owner can stop it here.")
+    if run is None and understood.target and not SUBJECT.fullmatch(understood.target.strip()):
+        text = f"Shall all of {experiment.id} be stopped, or one run of it (`cancel {experiment.id}/1`)?"
+        return Answer(kind="question", text=text)
+    try:
+        if run is not None:
+            ended: Run | Experiment = ledger.cancel_run(run.id, request.user)
+        else:
+            ended = ledger.cancel(experiment.id, request.user)
+    except MoveRefused as refused:
+        return Answer(kind="reply", text=f"Nothing to stop: {refused.subject} is {refused.state}.")
+    return Answer(kind="reply", text=f"{ended.id} is {ended.state}.")
+
+
+def _later(understood: Understood, request: Request, before: Sequence[Experiment], ledger: Ledger) -> Answer:
+    return Answer(kind="refusal", text=LATER)
+
+
+COMMANDS: dict[str, Command] = {
+    "gpu_status": _cards,
+    "status": _status,
+    "explain": _explain,
+    "cancel": _cancel,
+    "quota": _later,
+    "silence": _later,
+    "schedule": _later,
+}
+
+
+def _subject(
+    understood: Understood, before: Sequence[Experiment], ledger: Ledger
+) -> tuple[Experiment | None, Run | None]:
+    """The experiment, and the run of it, that a message is about: as named, else the last one of the conversation."""
+    named = SUBJECT.search(understood.target or "")
+    if named is None:
+        return (before[-1] if before else None), None
+    try:
+        experiment = ledger.experiment(named[1])
+        return experiment, ledger.run(f"{named[1]}/{int(named[2])}") if named[2] else None
+    except UnknownRecord:
+        return None, None
+
+
+def _experiment_words(experiment: Experiment, ledger: Ledger) -> str:
+    words = f"{experiment.id} ({experiment.plan.title()}): {experiment.state}"
+    if experiment.approved_at is None:
+        return words
+    runs = ledger.runs(experiment.id)
+    done = sum(run.state in FINAL_RUN for run in runs)
+    running = [run for run in runs if run.state is RunState.RUNNING]
+    failed = sum(run.state is RunState.FAILED for run in runs)
+    words += f", {done} of {len(runs)} runs done" + (f", {failed} of them failed" if failed else "")
+    left = [p.eta_s for p in ledger.progress(run.id for run in running).values() if p.eta_s is not None]
+    if running:
+        words += f", {len(running)} running" + (f" (about {duration(max(left))} left for those)" if left else "")
+    return words
+
+
+def _run_words(run: Run) -> str:
+    words = f"{run.id} ({run.point.label()}): {run.state}"
+    if run.cause:
+        words += f", {run.cause}"
+    if run.message:
+        words += f": {run.message}"
+    if run.result:
+        values = [f"{k.replace('_', ' ')} {v:.4g}" for k, v in run.result.metrics.items() if v is not None]
+        words += f"; {', '.join(values)}"
+    return words

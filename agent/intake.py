@@ -1,0 +1,93 @@
+"""The queue function that answers a request: understood, checked against the hosts, and proposed, asked or refused."""
+
+from __future__ import annotations
+
+import logging
+import time
+
+from agent import commands, desk, planner
+from agent.desk import Desk
+from agent.reader import PreviousPlan
+from agent.understand import Defaults, Understood, understand
+from lab import hosts, store
+from lab.errors import OvernightError
+from lab.run import Answer, Experiment, Request, RequestState
+
+log = logging.getLogger(__name__)
+
+
+def answer(request_id: str) -> None:
+    """The request has its answer, whatever happens; harmless when it had one already.
+
+    Raises:
+        redis.exceptions.RedisError: the store went away; the leader puts the request into the queue again.
+    """
+    here = desk.current()
+    request = here.ledger.request(request_id)
+    if request.state is RequestState.ANSWERED:
+        return
+    began = time.monotonic()
+    try:
+        kind = _answer(here, request)
+    except store.AWAY:
+        raise
+    except Exception as error:  # the edge of the process: the person gets a sentence, the log the traceback
+        log.exception("%s: no answer could be made", request_id)
+        here.ledger.answer(request_id, Answer(kind="error", text=_apology(request_id, error)))
+        return
+    log.info("%s: answered with a %s in %.2f s", request_id, kind, time.monotonic() - began)
+
+
+def _answer(here: Desk, request: Request) -> str:
+    now = time.time()
+    lab = planner.Lab(hosts.hosts(here.client), hosts.cards(here.client), now)
+    before = here.ledger.experiments_in(request.conversation)
+    understood = understand(
+        request.text,
+        previous=_previous(before[-1]) if before else None,
+        requester=request.user,
+        defaults=_defaults(here, lab),
+    )
+    if understood.plan is not None and understood.question is None:
+        return _propose(here, request, understood, lab)
+    answer = commands.carry_out(understood, request, before, here.ledger)
+    here.ledger.answer(request.id, answer.model_copy(update={"note": understood.model_note}))
+    return answer.kind
+
+
+def _propose(here: Desk, request: Request, understood: Understood, lab: planner.Lab) -> str:
+    assert understood.plan is not None
+    plan = understood.plan
+    prepared = planner.prepare(plan, lab, here.ledger, here.settings.limits.max_runs)
+    if prepared.question is not None:
+        text = f"{prepared.question}\nNothing was started."
+        here.ledger.answer(request.id, Answer(kind="question", text=text, note=understood.model_note))
+        return "question"
+    answer = Answer(kind="plan", text=understood.reply, note=understood.model_note)
+    here.ledger.propose(request.id, prepared.plan, prepared.estimate, answer)
+    return "plan"
+
+
+def _previous(experiment: Experiment) -> PreviousPlan:
+    """What a follow-up in the conversation changes."""
+    return PreviousPlan.of(experiment.plan, experiment.id, experiment.state)
+
+
+def _defaults(here: Desk, lab: planner.Lab) -> Defaults:
+    chosen = here.settings.defaults
+    dataset, why = planner.default_dataset(lab, chosen)
+    return Defaults(
+        dataset=dataset,
+        dataset_reason=why,
+        comparison_seeds=chosen.seeds,
+        epochs=chosen.epochs,
+        lr=chosen.lr,
+        batch_size=chosen.batch_size,
+        max_runs=here.settings.limits.max_runs,
+    )
+
+
+def _apology(request_id: str, error: Exception) -> str:
+    if isinstance(error, OvernightError):
+        return f"That did not work: {error}"
+    return f"Something went wrong here, and nothing was started ({request_id}; the agent's log tells more)."
