@@ -78,32 +78,40 @@ def lines(attempt: Path) -> list[dict[str, Any]]:
 
 def test_learns_and_leaves_metrics_and_a_result(tmp_path: Path) -> None:
     """The whole point: real numbers from a real network, in the form that the others read."""
-    result = train(tmp_path, epochs=3, params={"val_share": 0.2})
+    result = train(tmp_path, params={"val_share": 0.2})
 
     folder = tmp_path / "attempt-1"
     epochs = [line for line in lines(folder) if line["kind"] == "epoch"]
     steps = [line for line in lines(folder) if line["kind"] == "step"]
     assert result == RunResult.model_validate_json((folder / "result.json").read_bytes())
     assert result.metrics["val_acc"] is not None
-    assert result.metrics["val_acc"] > 0.5
-    assert [line["epoch"] for line in epochs] == [1, 2, 3]
+    assert result.metrics["val_acc"] > 0.4
+    assert [line["epoch"] for line in epochs] == [1, 2]
     assert {"train_loss", "train_acc", "val_loss", "val_acc", "lr", "eta_s", "steps_total", "t"} <= epochs[0].keys()
     assert {"step", "steps_total", "epoch", "epochs_total", "loss", "lr", "eta_s", "t"} <= steps[0].keys()
-    assert steps[-1]["step"] == steps[-1]["steps_total"] == 3 * 12
+    assert steps[-1]["step"] == steps[-1]["steps_total"] == 2 * 12
     assert result.usage.memory_kind == "host"
     assert result.usage.peak_memory_bytes is not None
     assert result.usage.peak_memory_bytes > 100 * 2**20
     assert result.environment["validation"].startswith("359 of 1797 samples held out")
 
 
-@pytest.mark.parametrize("after", [4, 7, 8, 12], ids=["in an epoch", "at its end", "evaluating", "in the second"])
-def test_a_resumed_run_ends_as_one_that_never_stopped(tmp_path: Path, after: int) -> None:
-    """Nobody should have to ask whether a number comes from a run that was interrupted."""
-    params = {"mixup_alpha": 0.2, "augment": "crop", "dropout": 0.1}
-    whole = train(tmp_path / "whole", params=params)
+DEMANDING = {"mixup_alpha": 0.2, "augment": "crop", "dropout": 0.1}
+"""All that draws random numbers while training."""
 
-    first = stop_after(after, tmp_path / "parts", params=params)
-    resumed = train(tmp_path / "parts", number=2, params=params, checkpoint_dir=str(first.checkpoints))
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> RunResult:
+    """A run that was never stopped."""
+    return train(tmp_path_factory.mktemp("whole"), params=DEMANDING)
+
+
+@pytest.mark.parametrize("after", [4, 7, 8, 12], ids=["in an epoch", "at its end", "evaluating", "in the second"])
+def test_a_resumed_run_ends_as_one_that_never_stopped(tmp_path: Path, whole: RunResult, after: int) -> None:
+    """Nobody should have to ask whether a number comes from a run that was interrupted."""
+    first = stop_after(after, tmp_path, params=DEMANDING)
+
+    resumed = train(tmp_path, number=2, params=DEMANDING, checkpoint_dir=str(first.checkpoints))
 
     assert resumed.metrics == whole.metrics
     assert resumed.curves["val_acc"] == whole.curves["val_acc"]
@@ -111,17 +119,19 @@ def test_a_resumed_run_ends_as_one_that_never_stopped(tmp_path: Path, after: int
     assert any("resumed at step" in warning for warning in resumed.warnings)
 
 
-def test_a_damaged_checkpoint_falls_back_to_the_one_before(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_damaged_checkpoint_falls_back_to_the_one_before(
+    tmp_path: Path, whole: RunResult, caplog: pytest.LogCaptureFixture
+) -> None:
     """The host lost power while the last one was being written."""
-    whole = train(tmp_path / "whole", epochs=3)
-    first = stop_after(20, tmp_path / "parts", epochs=3)
+    first = stop_after(12, tmp_path, params=DEMANDING)
     last = max(first.checkpoints.glob("step-*"))
     os.truncate(last, last.stat().st_size // 2)
 
     with caplog.at_level(logging.WARNING):
-        resumed = train(tmp_path / "parts", number=2, epochs=3, checkpoint_dir=str(first.checkpoints))
+        resumed = train(tmp_path, number=2, params=DEMANDING, checkpoint_dir=str(first.checkpoints))
 
     assert last.name in caplog.text
+    assert any("resumed at step 8" in warning for warning in resumed.warnings)
     assert resumed.metrics == whole.metrics
 
 
