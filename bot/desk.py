@@ -1,0 +1,139 @@
+"""What a note says: reads the records it is about, renders them, and brings the message into its thread."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+from bot.outbox import Note, Posted
+from bot.render.answer import words
+from bot.render.cards import cards
+from bot.render.message import Message, message
+from bot.render.plan import plan_card
+from bot.render.progress import RunLine, progress_card, run_line
+from bot.render.report import REPORT_FILE, no_report, report_card, upload_comment
+from bot.render.text import shorten
+from bot.web import File, Web
+from lab import hosts
+from lab.ledger import Ledger
+from lab.report import Report, to_markdown
+from lab.run import FINAL_EXPERIMENT, FINAL_RUN, Experiment, ExperimentState
+from lab.store import Client
+
+KEPT_UPDATES = 3.0
+"""Of the updates of a minute, left to plan cards by the many edits of progress cards."""
+
+
+class Desk:
+    """Delivers notes, each by the state its records have now. Used by one thread; raises what Web raises."""
+
+    def __init__(self, ledger: Ledger, posted: Posted, web: Web, raw: Client) -> None:
+        self._ledger = ledger
+        self._posted = posted
+        self._web = web
+        self._raw = raw
+        self._ended: dict[str, dict[int, RunLine]] = {}
+        self._shown: dict[str, Message] = {}
+
+    def deliver(self, note: Note, *, unsure: bool) -> None:
+        """The note's message stands in its thread. `unsure`: it may stand there already, so look first."""
+        match note.kind:
+            case "answer":
+                self._answer(note, unsure)
+            case "plan":
+                self._plan(note)
+            case "progress":
+                self._progress(note, unsure)
+            case "report":
+                self._report(note, unsure)
+
+    def forget_all_but(self, live: set[str]) -> None:
+        """What is kept in memory about other experiments is let go."""
+        for kept in (self._ended, self._shown):
+            for experiment_id in set(kept) - live:
+                del kept[experiment_id]
+
+    def _answer(self, note: Note, unsure: bool) -> None:
+        answer = self._ledger.request(note.subject).answer
+        if answer is None:
+            return
+        if answer.kind == "plan" and answer.experiment_id:
+            experiment = self._ledger.experiment(answer.experiment_id)
+            self._posted.set(experiment.id, "note", answer.note or "")
+            self._once(note, experiment.id, "plan", [self._plan_card(experiment)], unsure)
+        elif answer.kind == "cards":
+            shown = cards(hosts.cards(self._ledger.client), self._ledger.card_uses(), time.time())
+            self._once(note, note.subject, "answer", shown, unsure)
+        else:
+            self._once(note, note.subject, "answer", [words(answer)], unsure)
+
+    def _plan(self, note: Note) -> None:
+        """The card shows its experiment's state; one that is not posted yet will, when it is."""
+        ts = self._posted.get(note.subject, "plan")
+        if ts is not None:
+            self._web.update(note.place.channel, ts, self._plan_card(self._ledger.experiment(note.subject)))
+
+    def _plan_card(self, experiment: Experiment) -> Message:
+        note, ended_by = (self._posted.get(experiment.id, part) for part in ("note", "ended_by"))
+        return plan_card(experiment, note or None, ended_by)
+
+    def _progress(self, note: Note, unsure: bool) -> None:
+        experiment = self._ledger.experiment(note.subject)
+        if experiment.approved_at is None or experiment.state is ExperimentState.PROPOSED:
+            return
+        card = progress_card(experiment, self._lines(experiment))
+        if self._shown.get(experiment.id) == card:
+            return
+        ts = self._posted.get(experiment.id, "progress")
+        if ts is None:
+            self._once(note, experiment.id, "progress", [card], unsure)
+        else:
+            keep = 0.0 if experiment.state in FINAL_EXPERIMENT else KEPT_UPDATES
+            self._web.update(note.place.channel, ts, card, keep)
+        self._shown[experiment.id] = card
+
+    def _lines(self, experiment: Experiment) -> list[RunLine]:
+        """A line a run; those of ended runs are kept, since their results are long and never change."""
+        ended = self._ended.setdefault(experiment.id, {})
+        rest = [f"{experiment.id}/{n}" for n in range(1, experiment.n_runs + 1) if n not in ended]
+        progress = self._ledger.progress(rest)
+        lines = dict(ended)
+        for run_id in rest:
+            run = self._ledger.run(run_id)
+            lines[run.number] = run_line(run, progress.get(run_id), experiment.plan)
+            if run.state in FINAL_RUN:
+                ended[run.number] = lines[run.number]
+        return [lines[number] for number in sorted(lines)]
+
+    def _report(self, note: Note, unsure: bool) -> None:
+        experiment_id, _, revision = note.subject.partition(":")
+        text = self._ledger.report(experiment_id, int(revision))
+        if text is None:
+            block = no_report(experiment_id, int(revision))
+            self._once(note, experiment_id, f"report:{revision}", [message(block["text"]["text"], block)], unsure)
+            return
+        report = Report.model_validate_json(text)
+        self._once(note, experiment_id, f"report:{revision}", [report_card(report)], unsure)
+        if self._posted.get(experiment_id, f"files:{revision}") is None:
+            files, missing = self._files(report)
+            self._web.upload(note.place, files, upload_comment(report, missing))
+            self._posted.set(experiment_id, f"files:{revision}", "uploaded")
+
+    def _files(self, report: Report) -> tuple[list[File], list[str]]:
+        """The figures that are still there, the whole report, and the names of the figures that are gone."""
+        found = {f: self._ledger.figure(self._raw, report.experiment_id, report.revision, f) for f in report.figures}
+        title = f"{report.experiment_id}: {report.title}"
+        alt = shorten(f"{title}. {report.verdict.headline}", 900)
+        figures = [File(f, f"{report.experiment_id} {f}", data, alt) for f, data in found.items() if data][:9]
+        whole = File(REPORT_FILE, f"{report.experiment_id} {REPORT_FILE}", to_markdown(report).encode())
+        return [*figures, whole], [f for f, data in found.items() if not data]
+
+    def _once(self, note: Note, subject: str, part: str, messages: Sequence[Message], unsure: bool) -> None:
+        """Each of the messages is posted, unless it was; the first one's ts is kept as `part`, and those after it."""
+        for index, shown in enumerate(messages):
+            kept = part if index == 0 else f"{part}:{index}"
+            if self._posted.get(subject, kept) is not None:
+                continue
+            mark = f"{subject} {kept}"
+            ts = self._web.find(note.place, mark) if unsure else None
+            self._posted.set(subject, kept, ts or self._web.post(note.place, shown, mark))

@@ -1,0 +1,51 @@
+"""`/gpu-monitor`: what every card does, for whoever asks, with a button that looks again."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from slack_bolt import Ack, App
+
+from bot.listeners.intake import Intake
+from bot.render.answer import STORE_AWAY_CARDS
+from bot.render.cards import REFRESH, cards
+from bot.render.message import Message, plain
+from bot.web import Web
+from lab import hosts
+from lab.errors import StoreAwayError
+
+COMMAND = "/gpu-monitor"
+
+
+def listen(app: App, intake: Intake) -> None:
+    """The command is acknowledged before the cards are looked at."""
+
+    @app.command(COMMAND)
+    def on_command(ack: Ack, body: dict[str, Any]) -> None:
+        ack()
+        url = body["response_url"]
+        intake.whispers.say(lambda web: show(web, url, intake))
+
+    @app.action(REFRESH)
+    def on_refresh(ack: Ack, body: dict[str, Any]) -> None:
+        ack()
+        url = body["response_url"]
+        ephemeral = bool((body.get("container") or {}).get("is_ephemeral"))
+        intake.whispers.say(lambda web: show(web, url, intake, replace=ephemeral))
+
+
+def show(web: Web, url: str, intake: Intake, *, replace: bool = False) -> None:
+    """The cards as they are now, answered to the response_url; `replace` where one message held them all."""
+    shown = look(intake)
+    for message in shown:
+        web.respond(url, message, replace=replace and len(shown) == 1)
+
+
+def look(intake: Intake) -> list[Message]:
+    """The table, or the sentence that it cannot be told."""
+    client, ledger = intake.client, intake.ledger
+    try:
+        return intake.reach(lambda: cards(hosts.cards(client), ledger.card_uses(), time.time()))
+    except StoreAwayError:
+        return [plain(STORE_AWAY_CARDS)]

@@ -1,0 +1,59 @@
+"""Answers that are words: a question, a refusal, a reply, an error."""
+
+from __future__ import annotations
+
+from bot.render.message import Message, context, message, plain
+from bot.render.text import escape, name, person
+from lab.run import Answer, Experiment, ExperimentState
+
+NOTHING_SAID = "I have no answer to that; please say it in other words."
+STORE_AWAY = (
+    "I cannot take requests right now: my store is away. Nothing was started, and Slack hands me your message again for"
+    " a few minutes; if I have not answered by then, please send it again."
+)
+STORE_AWAY_PRESS = "I cannot do that right now: my store is away. Nothing was changed; please press again in a minute."
+STORE_AWAY_CARDS = "I cannot say what the cards do right now: my store is away. Please ask again in a minute."
+WENT_WRONG = (
+    "Something went wrong on my side, and nothing was changed. Please try again; reference for the operator: {}."
+)
+
+
+def words(answer: Answer) -> Message:
+    """The answer's text, what is to be said beside it in small print below."""
+    shown = plain(escape(answer.text) or NOTHING_SAID)
+    return message(shown.text, *shown.blocks, context(note(answer.note)))
+
+
+def note(text: str | None) -> str:
+    return escape(text or "")
+
+
+def not_yours(experiment: Experiment, what: str) -> Message:
+    """Said to whoever presses a button of somebody else's experiment."""
+    return plain(f"Only {person(experiment.owner)}, who asked for {experiment.id}, can {what} it.")
+
+
+def too_late(experiment: Experiment, what: str) -> Message:
+    """Said to whoever presses a button whose time is over."""
+    match experiment.state:
+        case ExperimentState.PROPOSED:
+            return plain(f"{experiment.id} cannot be {what} right now; please press again.")
+        case ExperimentState.APPROVED | ExperimentState.RUNNING:
+            by = f" by {person(experiment.approved_by)}" if experiment.approved_by else ""
+            return plain(f"{experiment.id} was approved already{by}; nothing more was started.")
+        case ExperimentState.AWAITING_SECOND_APPROVAL:
+            return plain(f"{experiment.id} waits for its second approval.")
+        case state:
+            return plain(f"{experiment.id} is {state.value} already, so it cannot be {what}.")
+
+
+def gone(subject: str) -> Message:
+    return plain(f"There is no {name(subject, 40)} any more.")
+
+
+def runs_already(experiment: Experiment) -> Message:
+    """Said to whoever edits a message after its plan was approved."""
+    return plain(
+        f"You changed the message behind {experiment.id}, which is {experiment.state.value} already; the change does"
+        " nothing to it. Please write a new message for what should be different."
+    )

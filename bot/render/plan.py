@@ -1,0 +1,143 @@
+"""The plan card: what would run, how long, what was assumed and why, and the buttons."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeVar
+
+from bot.render.message import Block, Message, actions, button, context, message, section
+from bot.render.text import escape, name, person
+from lab.estimate import duration
+from lab.plan import Axis, Plan, Range, number
+from lab.report import metric_name
+from lab.run import Estimate, Experiment, ExperimentState
+
+T = TypeVar("T")
+
+RUN, CANCEL = "run", "cancel"
+
+MOST_VALUES = 8
+MOST_REASONS = 8
+_AXES = {"lr": "lr", "batch_size": "batch size", "seed": "seed", "weight_decay": "weight decay"}
+
+
+def plan_card(experiment: Experiment, note: str | None = None, ended_by: str | None = None) -> Message:
+    """The card; its buttons are there only while the experiment is merely proposed.
+
+    Args:
+        note: said in small print, such as that the language model did not answer.
+        ended_by: who cancelled it, if that is known.
+    """
+    plan = experiment.plan
+    lines = [f"*{experiment.id}*: {name(plan.title(), 200)}", _size(plan, experiment.estimate)]
+    lines += [f"with: {stated}"] if (stated := _stated(plan)) else []
+    lines += [f"assumed: {assumed}"] if (assumed := _assumed(plan)) else []
+    body = "\n".join(lines)
+    proposed = experiment.state is ExperimentState.PROPOSED
+    said = escape(" ".join(plan.notes))
+    state = _state(experiment, ended_by)
+    return message(
+        "\n".join(part for part in (body, said, state) if part),
+        section(body),
+        context(said, escape(note or "")),
+        _buttons(experiment.id) if proposed else context(state),
+    )
+
+
+def _buttons(experiment_id: str) -> Block:
+    run = button("Run", RUN, experiment_id, style="primary")
+    return actions(run, button("Cancel", CANCEL, experiment_id))
+
+
+def _state(experiment: Experiment, ended_by: str | None) -> str:
+    match experiment.state:
+        case ExperimentState.PROPOSED:
+            return ""
+        case ExperimentState.EXPIRED:
+            return "Expired: nobody pressed Run in time. Ask again to get a new plan."
+        case ExperimentState.AWAITING_SECOND_APPROVAL:
+            return "Waits for a second approval."
+        case ExperimentState.CANCELLED if not experiment.approved_by:
+            return f"Cancelled by {person(ended_by)}; nothing ran." if ended_by else "Cancelled; nothing ran."
+    return f"Approved by {person(experiment.approved_by)}." if experiment.approved_by else ""
+
+
+def _size(plan: Plan, estimate: Estimate | None) -> str:
+    if estimate is None:
+        return f"{escape(plan.arithmetic())}; how long it takes is not known yet"
+    cards = f"{estimate.cards} card{'' if estimate.cards == 1 else 's'}"
+    basis = f" ({escape(estimate.basis)})" if estimate.basis else ""
+    took = f"about {duration(estimate.wall_s)} on {cards}, {gpu_hours(estimate.gpu_hours)} GPU-h"
+    return f"{escape(plan.arithmetic())}, {took}{basis}"
+
+
+def gpu_hours(hours: float) -> str:
+    """GPU-hours as people read them: 12, 0.2, 0.01."""
+    return f"{hours:.0f}" if hours >= 10 else f"{hours:.1f}" if hours >= 0.095 else f"{hours:.1g}"
+
+
+def _stated(plan: Plan) -> str:
+    """The values that the message gave, and all those that vary."""
+    parts = [", ".join(name(m) for m in _few(plan.models))] if len(plan.models) > 3 else []
+    parts += [_axis(key, axis) for key, axis in plan.axes.items() if plan.why(f"axes.{key}") is None]
+    for field in ("epochs", "max_steps", "gpus_per_run", "metric"):
+        phrase = _phrase(plan, field)
+        if phrase and plan.why(field) is None and not (field == "gpus_per_run" and plan.gpus_per_run == 1):
+            parts.append(phrase)
+    if plan.priority != "normal":
+        parts.append(f"priority {plan.priority}")
+    if plan.budget and plan.budget.gpu_hours:
+        parts.append(f"at most {number(plan.budget.gpu_hours)} GPU-h")
+    return "; ".join(parts)
+
+
+def _assumed(plan: Plan) -> str:
+    """What the message did not say, things with one reason together."""
+    reasons: dict[str, list[str]] = {}
+    for item in plan.assumed:
+        reasons.setdefault(item.reason, []).append(_phrase(plan, item.field) or name(item.field.removeprefix("axes.")))
+    shown = [
+        f"{', '.join(_few(list(dict.fromkeys(fields))))} ({name(reason, 200)})" for reason, fields in reasons.items()
+    ]
+    more = len(shown) - MOST_REASONS
+    return ", ".join(shown[:MOST_REASONS]) + (f", and {more} more" if more > 0 else "")
+
+
+def _phrase(plan: Plan, field: str) -> str | None:
+    """A field with its value as people say it; None when it has none."""
+    if field.removeprefix("axes.") in plan.axes:
+        key = field.removeprefix("axes.")
+        axis = plan.axes[key]
+        if key == "seed" and isinstance(axis, tuple) and plan.why(field) is not None:
+            return f"{len(axis)} seed{'' if len(axis) == 1 else 's'}"
+        return _axis(key, axis)
+    match field:
+        case "dataset":
+            return ", ".join(name(d) for d in _few(plan.datasets)) or None
+        case "models":
+            return ", ".join(name(m) for m in _few(plan.models)) or None
+        case "epochs":
+            return f"{plan.epochs} epoch{'' if plan.epochs == 1 else 's'}" if plan.epochs else None
+        case "max_steps":
+            return f"{plan.max_steps} steps" if plan.max_steps else None
+        case "gpus_per_run":
+            return f"{plan.gpus_per_run} card{'' if plan.gpus_per_run == 1 else 's'} a run"
+        case "metric":
+            return f"metric {name(metric_name(plan.metric))}" if plan.metric else None
+        case "template":
+            return f"template {name(plan.template)}"
+        case _:
+            return None
+
+
+def _axis(key: str, axis: Axis) -> str:
+    label = _AXES.get(key, name(key.replace("_", " ")))
+    if isinstance(axis, Range):
+        return f"{label} {number(axis.low)} to {number(axis.high)} ({axis.scale})"
+    return f"{label} {', '.join(name(number(v)) for v in _few(axis))}"
+
+
+def _few(values: Sequence[T]) -> list[T | str]:
+    """The first values, and how many more there are."""
+    more = len(values) - MOST_VALUES
+    return [*values[:MOST_VALUES], *([f"and {more} more"] if more > 0 else [])]

@@ -1,0 +1,198 @@
+"""The progress card: one line a run with its bar, one message an experiment, edited as it goes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from bot.render.message import Block, Message, actions, button, confirm, context, message, section
+from bot.render.text import code, column, cut, name
+from lab.estimate import duration
+from lab.plan import Plan, Scalar, number
+from lab.report import fixed, metric_name
+from lab.run import FINAL_EXPERIMENT, FINAL_RUN, Experiment, ExperimentState, Progress, Run, RunState
+
+CANCEL = "experiment_cancel"
+
+MOST_LINES = 20
+LABEL_CELLS = 30
+BAR_CELLS = 10
+_USUAL = ("val_acc", "val_loss", "train_acc", "train_loss", "loss")
+_AXES = {"lr": "lr", "batch_size": "bs", "weight_decay": "wd"}
+_ORDER = {
+    RunState.RUNNING: 0,
+    RunState.CANCELLING: 1,
+    RunState.PAUSED: 2,
+    RunState.DISPATCHED: 3,
+    RunState.FAILED: 4,
+    RunState.FINISHED: 5,
+    RunState.CANCELLED: 6,
+    RunState.QUEUED: 7,
+}
+
+
+@dataclass(frozen=True)
+class RunLine:
+    """What the card shows of a run. One that has ended is made once and kept."""
+
+    number: int
+    label: str
+    state: RunState
+    share: float = 0.0
+    detail: str = ""
+    eta_s: float | None = None
+    took_s: float | None = None
+    since: float = 0.0
+    """When it last changed hands: ended, started or was queued."""
+
+
+def run_line(run: Run, progress: Progress | None, plan: Plan) -> RunLine:
+    """The line of this run as it is now."""
+    ended = run.finished_at if run.state in FINAL_RUN else None
+    took = ended - run.started_at if ended and run.started_at else None
+    running = run.state in (RunState.RUNNING, RunState.CANCELLING, RunState.PAUSED)
+    return RunLine(
+        number=run.number,
+        label=_label(run, plan),
+        state=run.state,
+        share=1.0 if run.state is RunState.FINISHED else (progress.share or 0.0) if progress and running else 0.0,
+        detail=_detail(run, progress if running else None, plan.metric),
+        eta_s=progress.eta_s if progress and run.state is RunState.RUNNING else None,
+        took_s=took,
+        since=ended or run.started_at or run.queued_at,
+    )
+
+
+def progress_card(experiment: Experiment, lines: Sequence[RunLine]) -> Message:
+    """The card of an approved experiment: how many are done, how long it takes yet, and its runs."""
+    live = experiment.state not in FINAL_EXPERIMENT
+    left = left_s(experiment, lines) if live else None
+    head = f"*{experiment.id}*: {_headline(experiment, lines)}"
+    head += f", about {duration(left)} left" if left is not None else ""
+    shown, rest = _chosen(lines)
+    width = min(LABEL_CELLS, max((len(line.label) for line in shown), default=0))
+    digits = len(str(max((line.number for line in shown), default=0)))
+    body = "\n".join(_row(line, digits, width) for line in shown)
+    return message(
+        "\n".join([head, *([body] if body else []), *([rest] if rest else [])]),
+        section(head),
+        section(code(body)) if body else None,
+        context(rest),
+        _cancel(experiment.id) if live else None,
+    )
+
+
+def left_s(experiment: Experiment, lines: Sequence[RunLine]) -> float | None:
+    """Seconds until the last run ends, from what runs have told so far; None while nothing can be told."""
+    running = [line.eta_s for line in lines if line.eta_s is not None]
+    waiting = sum(line.state in (RunState.QUEUED, RunState.DISPATCHED) for line in lines)
+    took = [line.took_s for line in lines if line.took_s is not None and line.state is RunState.FINISHED]
+    if waiting and not took:
+        return experiment.estimate.wall_s if experiment.estimate and not running else _guess(experiment, running)
+    if not waiting and not running:
+        return None
+    each = sum(took) / len(took) if took else 0.0
+    lanes = max(1, len(running) or (experiment.estimate.cards if experiment.estimate else 1))
+    return (sum(running) + waiting * each) / lanes if waiting else max(running)
+
+
+def _guess(experiment: Experiment, running: Sequence[float]) -> float | None:
+    """While the first runs go: what they need yet, for each round of runs that the cards must make."""
+    if not running:
+        return None
+    rounds = -(-experiment.n_runs // len(running))
+    return max(running) * rounds
+
+
+def _headline(experiment: Experiment, lines: Sequence[RunLine]) -> str:
+    counts = Counter(line.state for line in lines)
+    done = counts[RunState.FINISHED]
+    bad = [f"{counts[s]} {s.value}" for s in (RunState.FAILED, RunState.CANCELLED) if counts[s]]
+    match experiment.state:
+        case ExperimentState.CANCELLED:
+            return ", ".join(["cancelled", f"{done} of {experiment.n_runs} done"])
+        case ExperimentState.FAILED:
+            return ", ".join(["failed", f"{done} of {experiment.n_runs} done", *bad])
+        case ExperimentState.APPROVED if not done and not bad:
+            return f"{experiment.n_runs} run{'' if experiment.n_runs == 1 else 's'} queued"
+    return ", ".join([f"{done} of {experiment.n_runs} done", *bad])
+
+
+def _chosen(lines: Sequence[RunLine]) -> tuple[list[RunLine], str]:
+    """The lines that are shown, by number, and a sentence about the rest."""
+    if len(lines) <= MOST_LINES:
+        return sorted(lines, key=lambda line: line.number), ""
+    ranked = sorted(lines, key=lambda line: (_ORDER[line.state], -line.since if line.state in FINAL_RUN else 0.0))
+    shown, hidden = ranked[:MOST_LINES], ranked[MOST_LINES:]
+    counts = Counter(line.state for line in hidden)
+    rest = ", ".join(f"{n} more {state.value}" for state, n in sorted(counts.items(), key=lambda c: _ORDER[c[0]]))
+    return sorted(shown, key=lambda line: line.number), f"and {rest}"
+
+
+def _row(line: RunLine, digits: int, width: int) -> str:
+    return f"{line.number:>{digits}} {column(line.label, width)} {_bar(line)} {line.detail}".rstrip()
+
+
+def _bar(line: RunLine) -> str:
+    full = round(line.share * BAR_CELLS)
+    if line.state is not RunState.FINISHED:
+        full = min(full, BAR_CELLS - 1)  # full means done
+    return "█" * full + "░" * (BAR_CELLS - full)
+
+
+def _label(run: Run, plan: Plan) -> str:
+    """The run in a few words: its model and what varies, the data set where there are several."""
+    shown = [f"{_AXES.get(k, k)} {number(v)}" for k, v in _varying(run, plan).items()]
+    where = [run.point.dataset] if run.point.dataset and len(plan.datasets) > 1 else []
+    return cut(" ".join(" ".join([run.point.model, *where, *shown]).split()), 200)
+
+
+def _varying(run: Run, plan: Plan) -> dict[str, Scalar]:
+    return {k: v for k, v in run.point.params.items() if k in plan.varying}
+
+
+def _detail(run: Run, progress: Progress | None, wanted: str | None) -> str:
+    match run.state:
+        case RunState.FINISHED:
+            return _metric(run.result.metrics if run.result else {}, wanted) or "done"
+        case RunState.FAILED:
+            return cut(f"failed: {' '.join((run.cause or run.message or 'no cause known').split())}", 60)
+        case RunState.QUEUED:
+            return "queued" if run.fence == 0 else "queued again"
+        case RunState.DISPATCHED:
+            return "starting"
+        case RunState.CANCELLING:
+            return "stopping"
+        case RunState.RUNNING | RunState.PAUSED if progress is not None:
+            return _under_way(run, progress, wanted)
+    return run.state.value
+
+
+def _under_way(run: Run, progress: Progress, wanted: str | None) -> str:
+    parts = ["paused"] if run.state is RunState.PAUSED else []
+    if progress.epoch is not None:
+        parts.append(f"epoch {progress.epoch}/{progress.epochs_total}" if progress.epochs_total else
+                     f"epoch {progress.epoch}")  # fmt: skip
+    elif progress.step:
+        parts.append(f"step {progress.step}" + (f"/{progress.steps_total}" if progress.steps_total else ""))
+    parts += [text] if (text := _metric(progress.metrics, wanted)) else []
+    parts += [f"{duration(progress.eta_s)} left"] if progress.eta_s is not None else []
+    return ", ".join(parts) or "running"
+
+
+def _metric(metrics: dict[str, float | None], wanted: str | None) -> str:
+    for key in (*([wanted] if wanted else []), *_USUAL, *metrics):
+        if metrics.get(key) is not None:
+            return f"{metric_name(key)} {fixed(metrics[key], 3)}"
+    return ""
+
+
+def _cancel(experiment_id: str) -> Block:
+    sure = confirm(
+        f"Cancel {experiment_id}?",
+        "Runs that have not ended stop at their next step; what they measured is kept.",
+        "Cancel the runs",
+        "Keep going",
+    )
+    return actions(button("Cancel", CANCEL, name(experiment_id), style="danger", confirm=sure))

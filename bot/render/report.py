@@ -1,0 +1,93 @@
+"""The report in the thread: the verdict, a table of the points, what it used, how to run it again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from bot.render.message import CELLS_CHARS, Block, Message, context, message, section, table
+from bot.render.text import code, cut, escape, name, shorten
+from lab.report import Report, Row, counts, format_interval, format_pm, is_share, metric_name, summary_lines, used
+
+MOST_ROWS = 50
+TOP_ROWS = 20
+MOST_DETAILS = 6
+MOST_FAILED = 5
+LABEL_CHARS = 60
+REPORT_FILE = "report.md"
+
+
+def report_card(report: Report) -> Message:
+    """The report's message; more than MOST_ROWS points show the best, and say where the rest is."""
+    rows = list(report.rows) if len(report.rows) <= MOST_ROWS else list(report.rows[:TOP_ROWS])
+    return message(
+        _fallback(report, rows),
+        section(_head(report)),
+        table(_cells(report, rows), (False, True, True, True)) if rows else None,
+        context(_hidden(report, rows), _end(report)),
+        section(f"again:\n{code(cut(report.again, 1_500))}"),
+        context(*_small_print(report)),
+    )
+
+
+def _head(report: Report) -> str:
+    revision = f" (revision {report.revision})" if report.revision > 1 else ""
+    details = report.verdict.details[:MOST_DETAILS]
+    lines = [f"*{name(report.experiment_id)}*{revision}: {escape(report.title)}", f"*{_bold(report.verdict.headline)}*"]
+    return "\n".join([shorten(line, 600) for line in lines] + [f"• {shorten(escape(d), 240)}" for d in details])
+
+
+def _bold(text: str) -> str:
+    return name(text, 500)
+
+
+def _cells(report: Report, rows: Sequence[Row]) -> list[list[str]]:
+    """Header and rows; labels are shorter where the table would be larger than Slack takes."""
+    head = ["point", f"{metric_name(report.metric)}, mean ± sd", "95 % interval", "seeds"]
+    several = len({row.dataset for row in report.rows}) > 1
+    for width in (LABEL_CHARS, 24, 12):
+        cells = [head, *(_row(report, row, several, width) for row in rows)]
+        if sum(len(cell) for line in cells for cell in line) <= CELLS_CHARS:
+            break
+    return [[cut(cell, 120) for cell in line] for line in cells]
+
+
+def _row(report: Report, row: Row, several: bool, width: int) -> list[str]:
+    label = f"{row.dataset}: {row.label}" if several and row.dataset else row.label
+    interval = format_interval(row.low, row.high, share=is_share(report.metric))
+    ended = f"{row.n_ok}" if row.n_ok == row.n else f"{row.n_ok} of {row.n}"
+    return [cut(" ".join(label.split()), width), format_pm(row.mean, row.sd), interval, ended]
+
+
+def _hidden(report: Report, rows: Sequence[Row]) -> str:
+    if len(rows) == len(report.rows):
+        return ""
+    return f"the best {len(rows)} of {len(report.rows)} points; all of them are in {REPORT_FILE}"
+
+
+def _end(report: Report) -> str:
+    return escape(f"{counts(report)}; {used(report)}")
+
+
+def _small_print(report: Report) -> list[str]:
+    failed = [f"{name(f.run_id)} failed: {name(f.cause or f.message or 'no cause known', 150)}" for f in report.failed]
+    more = len(failed) - MOST_FAILED
+    lines = failed[:MOST_FAILED] + ([f"and {more} more failed"] if more > 0 else [])
+    said = [escape(cut(" ".join(text.split()), 250)) for text in (*report.warnings, *report.notes)]
+    return ["\n".join(lines), "\n".join(said[:5])]
+
+
+def _fallback(report: Report, rows: Sequence[Row]) -> str:
+    """The report as text, for notifications and where the blocks are refused."""
+    shown = report.model_copy(update={"rows": tuple(rows)})
+    lines = [f"{report.experiment_id}: {report.title}", *summary_lines(shown), _hidden(report, rows)]
+    return escape("\n".join(line for line in lines if line))
+
+
+def upload_comment(report: Report, missing: Sequence[str]) -> str:
+    """What stands beside the files of a report, or in place of those that are gone."""
+    gone = f" ({', '.join(name(m) for m in missing)} is gone: figures are kept 30 days)" if missing else ""
+    return f"curves and the whole report of {name(report.experiment_id)}{gone}"
+
+
+def no_report(experiment_id: str, revision: int) -> Block:
+    return section(f"The report of {name(experiment_id)} (revision {revision}) is not there any more.")
