@@ -34,6 +34,7 @@ class Interactions:
         self._limits = limits
         self._clock = clock
         self._triggers: dict[str, tuple[float, str]] = {}
+        self._exchanged: set[str] = set()
         self._responses: dict[str, ResponseUrl] = {}
 
     # -- triggers -------------------------------------------------------------------------------------------------
@@ -48,11 +49,11 @@ class Interactions:
         if trigger not in self._triggers:
             raise SlackRefusal("invalid_trigger_id")
         until_s, user = self._triggers[trigger]
+        if trigger in self._exchanged:
+            raise SlackRefusal("exchanged_trigger_id")
         if self._clock() > until_s:
             raise SlackRefusal("expired_trigger_id")
-        self._triggers[trigger] = (0.0, user)
-        if until_s == 0.0:
-            raise SlackRefusal("exchanged_trigger_id")
+        self._exchanged.add(trigger)
         return user
 
     # -- response URLs --------------------------------------------------------------------------------------------

@@ -1,9 +1,10 @@
-"""Slack's limits, read from `limits.toml`, where each stands beside its source."""
+"""Slack's limits, read from `limits.yaml`, where each stands beside its source."""
 
-import tomllib
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
+
+import yaml
 
 
 @dataclass(frozen=True)
@@ -105,8 +106,8 @@ class Limits:
 
 @cache
 def slack_limits() -> Limits:
-    """The limits of `limits.toml`. A key missing or too many there is a TypeError that names it."""
-    table = tomllib.loads(files("bot.simulator").joinpath("limits.toml").read_text(encoding="utf-8"))
+    """The limits of `limits.yaml`. A key missing or too many there is a TypeError that names it."""
+    table = yaml.safe_load(files("bot.simulator").joinpath("limits.yaml").read_text(encoding="utf-8"))
     return Limits(
         message=MessageLimits(**table["message"]),
         view=ViewLimits(**table["view"]),

@@ -231,7 +231,7 @@ class Server:
             raise web.HTTPForbidden(text="this ticket is unknown or was used")
         socket = web.WebSocketResponse(heartbeat=30.0, max_msg_size=self._limits.body.json_bytes)
         await socket.prepare(request)
-        await self.sockets.serve(socket)
+        await self.sockets.serve(socket, request.transport)
         return socket
 
 

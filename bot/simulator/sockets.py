@@ -76,6 +76,7 @@ class _Attempt:
 class _Connection:
     id: int
     socket: web.WebSocketResponse
+    transport: asyncio.Transport | None
     attempts: dict[str, _Attempt] = field(default_factory=dict)
     retiring: bool = False
 
@@ -116,9 +117,9 @@ class Sockets:
         self._tickets.remove(ticket)
         return True
 
-    async def serve(self, socket: web.WebSocketResponse) -> None:
+    async def serve(self, socket: web.WebSocketResponse, transport: asyncio.Transport | None) -> None:
         """The connection was greeted, listened to until it closed, and is forgotten."""
-        connection = _Connection(next(self._numbers), socket)
+        connection = _Connection(next(self._numbers), socket, transport)
         await socket.send_json(self._hello())
         self._connections.append(connection)
         log.info("connection %d: open, %d in all", connection.id, self.count)
@@ -152,9 +153,8 @@ class Sockets:
         """Every connection is cut without a word, as by a broken network."""
         for connection in list(self._connections):
             connection.retiring = True
-            transport = connection.socket.get_extra_info("transport")
-            if transport is not None:
-                transport.abort()
+            if connection.transport is not None:
+                connection.transport.abort()
             self._forget(connection)
 
     async def shut(self) -> None:

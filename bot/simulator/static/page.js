@@ -269,6 +269,7 @@ for (const [id, inThread] of [["composer", false], ["reply", true]]) {
 }
 find("newer").addEventListener("click", () => room.toEnd());
 find("menu").addEventListener("click", () => document.body.classList.toggle("menu-open"));
+find("messages").addEventListener("click", () => document.body.classList.remove("menu-open"));
 find("home").addEventListener("click", () => {
   atHome = !atHome;
   room.clear();
