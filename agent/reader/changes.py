@@ -54,7 +54,8 @@ ARROW = {
     for a in axis_table.AXES
 }
 EPOCH_ARROW = _rx(r"(?:epochs?|轮数)?\s*(?:from|从)?\s*(?P<old>\d+)\s*(?:→|to|改成|改为|换成|加到|到)\s*(?P<new>\d+)\s*(?:epochs?|轮)")
-ADD_AXIS = _rx(r"(?:\badd(?:ing)?\b|\balso\b|\bplus\b|\bas well\b|\binclude\b|\btoo\b|加(?:上|个|一|入|到网格)?(?!倍)|再(?:加|来|试|跑|补)|也(?:试|跑|加)|补(?:上|一)|多(?:加|试))")
+ADD_AXIS = _rx(r"(?:\badd(?:ing)?\b|\balso\b|\bplus\b|\bas well\b|\binclude\b|\btoo\b|加(?:上|个|一|入|到网格)?(?!倍)|再(?:加|来|试|跑|补)(?!一?[次遍])|也(?:试|跑|加)|补(?:上|一)|多(?:加|试))")
+SET_AXIS = _rx(r"改|换|调(?:到|成|为)|instead|\bchange\b|\bswitch\b|\bset\b|→|\brerun\b")
 DROP_AXIS = _rx(r"(?:\bwithout\b|\bdrop\b(?!out|[ _-]?path)|\bremove\b|\bexclude\b|\bexcept\b|\bskip\b|去掉|不要|删|除了|别跑)")
 
 
@@ -179,9 +180,10 @@ def _family_of(name: str, member: str) -> bool:
 def changed_axes(held: dict[str, Axis], stated: dict[str, Axis], told: Changes, text: str) -> dict[str, Axis]:
     """The plan's axes after the change."""
     result = dict(held)
+    adds = bool(ADD_AXIS.search(text)) and not SET_AXIS.search(text)
     for name, axis in stated.items():
         old = result.get(name)
-        if isinstance(old, tuple) and isinstance(axis, tuple) and name != "seed" and ADD_AXIS.search(text):
+        if isinstance(old, tuple) and isinstance(axis, tuple) and name != "seed" and adds:
             result[name] = (*old, *(v for v in axis if v not in old))
         elif isinstance(old, tuple) and isinstance(axis, tuple) and DROP_AXIS.search(text) and set(axis) < set(old):
             result[name] = tuple(v for v in old if v not in axis)

@@ -28,7 +28,10 @@ EPOCHS = (
     _rx(rf"(?P<sign>\+|(?:再(?:多)?|多|plus|add)\s*(?:跑|训练?|加)?\s*)?(?P<n>{COUNT}){MORE}\s*-?\s*(?:个)?{EPOCH}"),
     _rx(rf"(?:num[_ ]?|n[_ ]?|max[_ ]?)?(?:epochs?|轮数|训练轮数|épocas|epochen|エポック数?)\s*(?:数)?(?:\s|[=:]|to|of|is|为|是|改成|改为|换成|调到|设为|到|→)*(?P<n>{COUNT})(?!\s*[,/、]\s*\d)"),
 )  # fmt: skip
-EPOCH_LIST = _rx(rf"(?:epochs?|轮数)\s*[=:]?\s*[\[({{]?(?P<list>{LIST})|(?P<list2>{NUMBER}(?:\s*(?:/|,|、|and|or|vs\.?|和|与)\s*{NUMBER})+)\s*{EPOCH}")
+EPOCH_LIST = _rx(
+    rf"(?:epochs?|轮数)\s*[=:]?\s*[\[({{]?(?P<list>\d+(?:\s*(?:,|/|and|or|vs\.?|和|与)\s*\d+)+)(?!\s*(?:seeds?|gpus?|runs?|steps?|[\d.]|个|张|卡))"
+    rf"|(?:\bfor|\btrain(?:ing)?|训练?|跑|\()\s*(?P<list2>\d+(?:\s*(?:/|,|and|or|vs\.?|和|与)\s*\d+)+)\s*{EPOCH}"
+)
 STEPS = (
     _rx(rf"(?P<n>{COUNT})\s*-?\s*{STEP_UNIT}"),
     _rx(rf"(?:max[_ ]?|num[_ ]?|total[_ ]?)(?:train[_ ]?)?(?:steps|iters|iterations)\s*(?:=|:|of|to|为)?\s*(?P<n>{COUNT})|(?<![_ -])(?:steps|iters|iterations|步数|迭代次数)\s*(?:=|:|为|改成|改为|到)\s*(?P<n2>{COUNT})"),

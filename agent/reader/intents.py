@@ -81,6 +81,8 @@ def _command(text: str, facts: Facts, plan: bool) -> Intent | None:
     """Intents that ask about or act on what is there already."""
     if cue("silence", text) and not (facts.models and facts.datasets):
         return "silence"
+    if facts.previous and not facts.datasets and cue("cancel", text) and not cue("modify", text):
+        return "cancel"
     if plan and not TARGETS.search(text) and not (facts.previous and cue("explain", text)):
         return None
     if plan and facts.datasets and DO_IT.search(text):

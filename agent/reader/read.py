@@ -206,7 +206,7 @@ def _judge_goal(draft: Draft) -> None:
 
 def _facts(draft: Draft, previous: PreviousPlan | None) -> Facts:
     told, around = draft.counts, draft.around
-    words = [a for a in draft.axes if a in choices.WORDS or a in {t.axis for t in choices.TOGGLES}]
+    words = [a for a, axis in draft.axes.items() if isinstance(axis, tuple) and isinstance(axis[0], bool | str)]
     numbers = [a for a in draft.axes if a not in words and a != "seed"]
     both = [a for a in numbers if a.endswith("_alpha") and draft.axes[a] and _has_zero(draft.axes[a])]
     several = [a for a in numbers if a not in both and _size(draft.axes[a]) > 1]
