@@ -49,7 +49,7 @@ SIGNS = (
         "oom_host",
         r"oom[-_ ]?kill|Out of memory: Killed process|^MemoryError|DefaultCPUAllocator: can't allocate memory"
         r"|Cannot allocate memory",
-        "The host ran out of memory, not the card: fewer loading processes or more memory help, a smaller batch hardly.",
+        "The host ran out of memory, not the card: fewer loading processes help, a smaller batch hardly does.",
     ),
     _sign(
         "disk_full",

@@ -1,0 +1,203 @@
+"""The process `overnight dispatch`: one leader binds the next run to each free card, and puts right what was lost."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import time
+import uuid
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from lab import events, hosts, store
+from lab.card import Card, Host, HostCards
+from lab.cardtable import CardUse, free
+from lab.errors import MoveRefused, UnknownRecord
+from lab.ledger import Ledger
+from lab.run import RunState
+from lab.settings import Settings
+from lab.store import Client
+from workers.policy import Binding, Offer, choose, why_waiting
+from workers.recover import Recovery
+
+log = logging.getLogger(__name__)
+
+LEADER_KEY = store.PREFIX + "leader:dispatch"
+LEADER_S = 10.0
+"""A leader that died is replaced after so long; a leader renews at least every second."""
+RECOVER_EVERY_S = 2.0
+READING_LAG_S = 1.0
+"""A reading takes a moment, and a driver may list a process a little after its end."""
+
+_RENEW = """
+local holder = redis.call('GET', KEYS[1])
+if holder and holder ~= ARGV[1] then return 0 end
+redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
+return 1
+"""
+_RELEASE = "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0"
+
+
+class Leadership:
+    """At most one dispatcher leads; two for a moment would do no harm, since every move is compare-and-set."""
+
+    def __init__(self, client: Client) -> None:
+        self.name = f"{os.getpid()}-{uuid.uuid4().hex[:8]}"
+        self._renew = client.register_script(_RENEW)
+        self._release = client.register_script(_RELEASE)
+
+    def hold(self) -> bool:
+        """True when this one leads for the next LEADER_S."""
+        return bool(self._renew(keys=[LEADER_KEY], args=[self.name, round(LEADER_S * 1000)]))
+
+    def release(self) -> None:
+        """Another one may lead at once."""
+        self._release(keys=[LEADER_KEY], args=[self.name])
+
+
+@dataclass
+class Releases:
+    """Which cards our runs have just left, so that an older reading of them is not taken for a stranger's doing."""
+
+    _uses: dict[str, CardUse] = field(default_factory=dict)
+    _left: dict[str, tuple[float, set[int]]] = field(default_factory=dict)
+
+    def bound(self, binding: Binding) -> None:
+        """The run holds its cards."""
+        use = CardUse(run_id=binding.run.id, label=binding.run.point.model)
+        self._uses |= {card.uuid: use for card in binding.cards}
+
+    def update(self, uses: dict[str, CardUse], now: float) -> list[CardUse]:
+        """Cards whose run is no longer among `uses` are left since now; gives what was left."""
+        left = {card: use for card, use in self._uses.items() if card not in uses or uses[card].run_id != use.run_id}
+        for card, use in left.items():
+            self._left[card] = (now, {use.pid} if use.pid else set())
+        self._uses = dict(uses)
+        return list(left.values())
+
+    def corrected(self, host: HostCards) -> HostCards:
+        """The host's readings, without what the ended run still showed in those that are older than its end."""
+        return host.model_copy(update={"cards": tuple(map(self._correct, host.cards))})
+
+    def ended(self) -> dict[str, set[int]]:
+        """Card to the process ids that ended there."""
+        return {card: pids for card, (_, pids) in self._left.items()}
+
+    def _correct(self, card: Card) -> Card:
+        at, _ = self._left.get(card.uuid, (0.0, set()))
+        if card.read_at > at + READING_LAG_S:
+            return card
+        return card.model_copy(update={"processes": (), "memory_used_bytes": None})
+
+
+class Dispatcher:
+    """Level-triggered: every step looks at what waits and what is free; events only make it look sooner."""
+
+    def __init__(self, settings: Settings, client: Client) -> None:
+        self.client = client
+        self.ledger = Ledger(client)
+        self.leadership = Leadership(client)
+        self.recovery = Recovery(client, settings)
+        self.leads = False
+        self._releases = Releases()
+        self._recover_at = 0.0
+        self._waiting: dict[str, str] = {}
+        self._stop = False
+
+    def run(self) -> None:
+        """Dispatches until `stop`; a Redis outage is waited out."""
+        after, away = "0", False
+        while not self._stop:
+            try:
+                newest = events.newest_id(self.client) if after == "0" else after
+                self.step()
+                after = events.wait(self.client, newest)
+                away = False
+            except store.AWAY as error:
+                if not away:
+                    log.warning("dispatch: Redis is away: %s", error)
+                away, after = True, "0"
+                time.sleep(0.5)
+        if self.leads:
+            try:
+                self.leadership.release()
+            except store.AWAY:
+                log.warning("dispatch: Redis is away; another one leads in %.0f s", LEADER_S)
+
+    def stop(self) -> None:
+        """`run` returns within a second or so."""
+        self._stop = True
+
+    def step(self) -> list[Binding]:
+        """If this one leads: lost things are put right when due, and every free card that can has its next run."""
+        led, self.leads = self.leads, self.leadership.hold()
+        if self.leads != led:
+            log.info("dispatch: %s", "leads" if self.leads else "stands by")
+        if not self.leads:
+            return []
+        if time.monotonic() >= self._recover_at:
+            self.recovery.step()
+            self._recover_at = time.monotonic() + RECOVER_EVERY_S
+        return self._bind(time.time())
+
+    def _bind(self, now: float) -> list[Binding]:
+        uses = self.ledger.card_uses()
+        self._releases.update(uses, now)
+        readings = [self._releases.corrected(host) for host in hosts.cards(self.client)]
+        offers = _offers(hosts.hosts(self.client), readings, free(readings, uses, now, self._releases.ended()))
+        if not any(offer.free for offer in offers):
+            return []
+        queued = self.ledger.runs_in(RunState.QUEUED)
+        bound = [binding for binding in choose(queued, offers) if self._bound(binding)]
+        self._tell_waiting({run.id: why for run in queued if (why := why_waiting(run, offers))})
+        return bound
+
+    def _bound(self, binding: Binding) -> bool:
+        first = binding.cards[0]
+        try:
+            run = self.ledger.bind(binding.run.id, tuple(c.uuid for c in binding.cards), first.host, first.index)
+        except (MoveRefused, UnknownRecord) as refusal:
+            log.info("%s", refusal)
+            return False
+        self._releases.bound(binding)
+        where = " and ".join(f"card {card.index}" for card in binding.cards)
+        log.info("%s: dispatched to %s of %s (dispatch %d)", run.id, where, first.host, run.dispatches)
+        return True
+
+    def _tell_waiting(self, waiting: dict[str, str]) -> None:
+        for run_id, why in waiting.items():
+            if self._waiting.get(run_id) != why:
+                log.warning("%s: waits, %s", run_id, why)
+        self._waiting = waiting
+
+
+def main(settings: Settings) -> None:
+    """Dispatches until SIGTERM or SIGINT.
+
+    Raises:
+        StoreAwayError: Redis does not answer at start.
+    """
+    client = store.connect(settings)
+    store.check(client, settings)
+    dispatcher = Dispatcher(settings, client)
+    for sig in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(sig, lambda *_: dispatcher.stop())
+    dispatcher.run()
+    log.info("dispatch: stopped")
+
+
+def _offers(up: Sequence[Host], readings: Sequence[HostCards], free_cards: Iterable[Card]) -> list[Offer]:
+    """What each host whose `work` is up can take: only cards that one of its workers serves."""
+    ours = list(free_cards)
+    known = {host.host: {card.uuid for card in host.cards} for host in readings}
+    return [
+        Offer(
+            host=host.host,
+            free=tuple(card for card in ours if card.host == host.host and card.uuid in host.cards),
+            capacity=len(known.get(host.host, set()).intersection(host.cards)),
+            templates=frozenset(host.templates),
+            datasets=frozenset(dataset.name for dataset in host.datasets if dataset.present),
+        )
+        for host in up
+    ]

@@ -1,0 +1,278 @@
+"""One attempt of a run, in RQ's child process: claim, start the trainer, watch it, write its end into the ledger."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from lab import estimate, store
+from lab.card import Card
+from lab.diagnose import diagnose
+from lab.errors import CardError, FenceError, LeaseRefused, MoveRefused, OperatorError, UnknownRecord
+from lab.leases import Lease, Leases
+from lab.ledger import Ledger
+from lab.run import Run, RunResult, RunSpec, RunState
+from lab.settings import Settings
+from workers import datasets, launch
+from workers.cardlock import CardLock
+from workers.recover import lose
+from workers.rundir import RunDir, read_log, read_result, unfinished
+from workers.templates import TEMPLATES
+from workers.watch import Ending, Watch
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+HELD_WAIT_S = 5.0
+"""A card's last attempt ends its lease and its lock some milliseconds after its run has ended in the ledger."""
+COMMIT_S = 900.0
+"""An end is offered to Redis for so long; a result also stays on disk, where the next attempt finds it."""
+
+
+@dataclass(frozen=True)
+class Post:
+    """What a worker was set up with: its settings, name and card."""
+
+    settings: Settings
+    worker: str
+    card: Card
+    threads: int | None = None
+    """Threads of a trainer on a simulated card; None on a real one."""
+
+
+stop_asked = threading.Event()
+"""Set by SIGTERM to this process: the attempt ends in order and the run goes back to the queue."""
+
+_post: Post | None = None
+
+
+def take_post(post: Post) -> None:
+    """Attempts of this process and its forks run with this; called once, before the worker listens."""
+    global _post
+    _post = post
+
+
+def run_attempt(run_id: str, dispatch: int, cards: Sequence[str]) -> None:
+    """The run's attempt is over and its end stands in the ledger; nothing at all when the claim was refused.
+
+    The function that card queues name. A repeated entry, or one whose run moved on, does nothing.
+    """
+    if _post is None:
+        raise OperatorError("run_attempt is for a worker that has a post")
+    client = store.connect(_post.settings, patient=False)
+    ledger, leases = Ledger(client), Leases(client, _post.settings.run.lease_s)
+    try:
+        lease = _claim(leases, Lease(run_id=run_id, fence=0, cards=tuple(cards), holder=_post.worker), dispatch)
+        run = ledger.run(run_id)
+    except (LeaseRefused, UnknownRecord) as refusal:
+        log.info("%s", refusal)
+        _cancel_unclaimed(ledger, leases, run_id, dispatch)
+        return
+    log.info("%s: claimed card %s, attempt %d", run_id, run.card_index, lease.fence)
+    attempt = Attempt(_post, ledger, leases, lease, run)
+    attempt.carry_out()
+
+
+class Attempt:
+    """One try of a run that this process has claimed."""
+
+    def __init__(self, post: Post, ledger: Ledger, leases: Leases, lease: Lease, run: Run) -> None:
+        self.post = post
+        self.ledger = ledger
+        self.leases = leases
+        self.lease = lease
+        self.run = run
+        self.began = time.monotonic()
+        self.cards_gone = True
+        """False while a process that would not die may still be on the cards: then their leases are left to expire."""
+
+    def carry_out(self) -> None:
+        """The attempt's end is in the ledger, then its cards are free."""
+        try:
+            with self._cards_locked() as locks:
+                self._run(locks)
+        except CardError as error:
+            log.warning("%s: %s", self.run.id, error)
+            self._give_back(str(error))
+        except OSError as error:
+            self._fail(_cause(error), f"the run's directory cannot be used: {error}")
+        except Exception as error:  # edge of the process: no run may be stuck with a fault of ours
+            log.exception("%s: attempt %d broke down", self.run.id, self.lease.fence)
+            why = f"the worker broke down: {type(error).__name__}: {error}"
+            limit = self.post.settings.run.max_attempts
+            self._write(lambda: lose(self.ledger, self.run, self.lease.fence, why, limit))
+        if self.cards_gone:
+            self._write(lambda: self.leases.release(self.lease))
+
+    def _run(self, locks: list[CardLock]) -> None:
+        directory = RunDir(self.post.settings.runs_dir, self.run)
+        found = directory.result()
+        if found:
+            log.info("%s: an earlier attempt had finished", self.run.id)
+            self._finish(found)
+            return
+        earlier = directory.checkpoints()
+        directory.write_spec(self._spec(earlier))
+        folder = directory.begin(self.lease.fence)
+        ending, gone = self._train(folder, locks)
+        self.cards_gone = gone
+        self._settle(ending, folder, fresh=earlier is None)
+
+    def _train(self, folder: Path, locks: list[CardLock]) -> tuple[Ending, bool]:
+        """The trainer has run and ended; whether nothing of it is left."""
+        simulated = self.post.card.simulated
+        env = launch.environment(() if simulated else self.lease.cards, self.post.threads)
+        trainer = launch.start(TEMPLATES[self.run.template].module, folder, env, [lock.file for lock in locks])
+        gone = False
+        try:
+            for lock in locks:
+                lock.name_group(trainer.pid)
+            watch = Watch(self.ledger, self.leases, self.lease, trainer, folder, self.post.settings, stop_asked)
+            ending = watch.follow(self._started(trainer.pid))
+        finally:
+            gone = trainer.gone()
+        if not gone:
+            log.error("%s: processes of group %d are still there after SIGKILL", self.run.id, trainer.pid)
+        return ending, gone
+
+    def _started(self, pid: int) -> bool:
+        """The run is running; False when it was cancelled or bound anew in the meantime."""
+        try:
+            self._insist(lambda: self.ledger.start(self.run.id, self.lease.fence, pid))
+        except (FenceError, MoveRefused) as refusal:
+            log.info("%s", refusal)
+            return False
+        log.info("%s: runs as process %d", self.run.id, pid)
+        return True
+
+    def _settle(self, ending: Ending, folder: Path, fresh: bool) -> None:
+        gpu_s = ending.seconds * len(self.lease.cards)
+        if ending.how == "cancelled":
+            by = self._write(lambda: self.ledger.run(self.run.id).message) or "cancelled"
+            result = unfinished(ending.progress, gpu_s)
+            self._write(lambda: self.ledger.cancelled(self.run.id, self.lease.fence, by, result))
+        elif ending.how == "shutdown":
+            self._give_back("its worker was told to stop")
+        elif ending.how == "lease_lost":
+            self._give_back("Redis was away until the lease ran out")
+        elif ending.how == "exited":
+            self._ended_by_itself(ending, folder, gpu_s, fresh)
+
+    def _ended_by_itself(self, ending: Ending, folder: Path, gpu_s: float, fresh: bool) -> None:
+        result = read_result(folder) if ending.code == 0 else None
+        if result:
+            usage = result.usage.model_copy(update={"gpu_s": round(gpu_s, 3)})
+            if self._finish(result.model_copy(update={"usage": usage})) and fresh:
+                self._write(lambda: self.ledger.remember_duration(self._kind(), ending.seconds))
+            return
+        found = diagnose(read_log(folder), ending.code)
+        cause, evidence = found.cause, found.evidence
+        if ending.code == 0:
+            cause, evidence = "user_code", "exited with status 0 and without a result"
+        self._fail(cause, evidence, unfinished(ending.progress, gpu_s))
+
+    def _finish(self, result: RunResult) -> bool:
+        done = self._write(lambda: self.ledger.finish(self.run.id, self.lease.fence, result))
+        if done:
+            log.info("%s: finished", self.run.id)
+        return done is not None
+
+    def _fail(self, cause: str, message: str, result: RunResult | None = None) -> None:
+        if self._write(lambda: self.ledger.fail(self.run.id, self.lease.fence, cause, message, result)):
+            log.warning("%s: failed, %s: %s", self.run.id, cause, message)
+
+    def _give_back(self, why: str) -> None:
+        if self._write(lambda: self.ledger.give_back(self.run.id, self.lease.fence, why)):
+            log.info("%s: back in the queue, %s", self.run.id, why)
+
+    def _write(self, write: Callable[[], T]) -> T | None:
+        """The ledger has it; None when a newer attempt or a final state stood against it, or Redis stayed away."""
+        try:
+            return self._insist(write)
+        except (FenceError, MoveRefused) as refusal:
+            log.info("%s", refusal)
+        except store.AWAY as error:
+            log.error("%s: Redis did not come back within %.0f s: %s", self.run.id, COMMIT_S, error)
+        return None
+
+    def _insist(self, write: Callable[[], T]) -> T:
+        deadline = time.monotonic() + COMMIT_S
+        while True:
+            try:
+                return write()
+            except store.AWAY:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.5)
+
+    def _spec(self, earlier: Path | None) -> RunSpec:
+        run, settings = self.run, self.post.settings
+        named = run.point.dataset
+        folder = datasets.folder_of(named, settings.datasets, settings.datasets_root) if named else None
+        return RunSpec(
+            run_id=run.id,
+            queued_at=run.queued_at,
+            template=run.template,
+            model=run.point.model,
+            dataset=named,
+            params=dict(run.point.params),
+            epochs=run.epochs,
+            max_steps=run.max_steps,
+            data_dirs={named: str(folder)} if named and folder else {},
+            device="cpu" if self.post.card.simulated else "cuda",
+            threads=self.post.threads,
+            checkpoint_dir=str(earlier) if earlier else None,
+        )
+
+    def _kind(self) -> str:
+        run = self.run
+        return estimate.kind(run.template, run.point, estimate.length(run.epochs, run.max_steps), self.post.card.name)
+
+    @contextlib.contextmanager
+    def _cards_locked(self) -> Iterator[list[CardLock]]:
+        with contextlib.ExitStack() as stack:
+            locks = []
+            for card in self.lease.cards:
+                lock = CardLock(self.post.settings.data_dir, card)
+                lock.take(HELD_WAIT_S)
+                stack.callback(lock.close)
+                locks.append(lock)
+            yield locks
+
+
+def _cause(error: OSError) -> str:
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return "disk_full"
+    return "data_missing" if isinstance(error, FileNotFoundError) else "permission"
+
+
+def _claim(leases: Leases, wanted: Lease, dispatch: int) -> Lease:
+    """The lease; waits a little for a card that another attempt is just leaving, or for Redis. Raises LeaseRefused."""
+    deadline = time.monotonic() + HELD_WAIT_S
+    while True:
+        try:
+            return leases.claim(wanted.run_id, dispatch, wanted.cards, wanted.holder)
+        except LeaseRefused:
+            if time.monotonic() > deadline or not any(map(leases.held, wanted.cards)):
+                raise
+        except store.AWAY:
+            if time.monotonic() > deadline:
+                raise
+        time.sleep(0.02)
+
+
+def _cancel_unclaimed(ledger: Ledger, leases: Leases, run_id: str, dispatch: int) -> None:
+    """A run that was told to stop before anybody claimed it is cancelled now."""
+    with contextlib.suppress(UnknownRecord, FenceError, MoveRefused):
+        run = ledger.run(run_id)
+        held = [lease for card in run.cards if (lease := leases.held(card)) and lease["run_id"] == run_id]
+        if run.state is RunState.CANCELLING and run.dispatches == dispatch and not held:
+            ledger.cancelled(run_id, run.fence, run.message or "cancelled")

@@ -1,0 +1,160 @@
+"""What was lost is found and put back: requests, reports, entries of queues, and runs whose attempt has died."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Hashable, Iterable
+
+from rq import Queue
+
+from lab import hosts
+from lab.errors import FenceError, MoveRefused
+from lab.leases import Leases
+from lab.ledger import Ledger
+from lab.queue import AGENT, KnownJob, card_queue, open_queue
+from lab.run import Answer, Experiment, ExperimentState, Request, RequestState, Run, RunState
+from lab.settings import Settings
+from lab.store import Client
+
+log = logging.getLogger(__name__)
+
+UNCLAIMED_S = 10.0
+"""A free card's worker claims its entry within a second; after this the entry or the worker is gone."""
+LEASELESS_S = 2.0
+"""A run's record and its lease are read one after the other; only what is seen twice counts."""
+UNANSWERED_S = 20.0
+"""An entry that is in nobody's hands for so long is lost: RQ needs milliseconds from queue to worker."""
+TRIES = 3
+"""A request or report that ended its worker so often is given up."""
+REPORTS_EVERY_S = 15.0
+
+
+def lose(ledger: Ledger, run: Run, fence: int, why: str, max_attempts: int, cause: str = "preempted") -> Run:
+    """The lost attempt's run is queued for its next one, or has failed when it was lost `max_attempts` times.
+
+    For whoever knows that nothing of the attempt is left. Raises FenceError, MoveRefused.
+    """
+    if run.losses + 1 < max_attempts or run.state is RunState.CANCELLING:
+        moved = ledger.give_back(run.id, fence, why, lost=True)
+        log.warning("%s: attempt %d lost, %s; %s", run.id, fence, why, moved.state)
+        return moved
+    message = f"lost {run.losses + 1} times with its worker or host, the last time: {why}"
+    moved = ledger.fail(run.id, fence, cause, message)
+    log.error("%s: failed, %s: %s", run.id, cause, message)
+    return moved
+
+
+class Recovery:
+    """The leader's rounds. Each is safe to repeat, and safe beside another leader: every move is compare-and-set."""
+
+    def __init__(self, client: Client, settings: Settings, clock: Callable[[], float] = time.monotonic) -> None:
+        self.client = client
+        self.ledger = Ledger(client)
+        self.leases = Leases(client, settings.run.lease_s)
+        self.max_attempts = settings.run.max_attempts
+        self._agent_queue = open_queue(client, AGENT)
+        self._clock = clock
+        self._since: dict[Hashable, float] = {}
+        """When something suspicious was first seen; what is no longer seen is forgotten."""
+        self._report_tries: dict[str, int] = {}
+        self._reports_at = clock()
+
+    def step(self) -> None:
+        """One round over everything that may have lost its next step."""
+        seen: set[Hashable] = set()
+        for run in self.ledger.runs_in(RunState.DISPATCHED, RunState.RUNNING, RunState.CANCELLING):
+            if not self._is_held(run):
+                seen.add(self._suspect_run(run))
+        waiting = self.ledger.requests(RequestState.RECEIVED)
+        entries = _in_hand(self._agent_queue) if waiting or self._clock() >= self._reports_at else set()
+        for request in waiting:
+            if not any(entry.startswith(f"{request.id}-") for entry in entries):
+                seen.add(self._suspect_request(request))
+        seen |= self._reports(entries)
+        self._since = {key: at for key, at in self._since.items() if key in seen}
+
+    def _suspect_run(self, run: Run) -> Hashable:
+        key = (run.id, run.state, run.dispatches, run.fence)
+        limit = UNCLAIMED_S if run.state is RunState.DISPATCHED else LEASELESS_S
+        if self._seen_for(key) >= limit:
+            try:
+                self._give_back(run)
+            except (FenceError, MoveRefused) as refusal:
+                log.debug("%s", refusal)
+        return key
+
+    def _give_back(self, run: Run) -> None:
+        if run.state is RunState.RUNNING:
+            up = any(host.host == run.host for host in hosts.hosts(self.client))
+            why = "its worker stopped renewing the lease" if up else f"its host {run.host} is gone"
+            lose(self.ledger, run, run.fence, why, self.max_attempts, "preempted" if up else "hardware")
+            return
+        moved = self.ledger.give_back(run.id, run.fence, "no worker took it")
+        log.warning("%s: dispatch %d to card %s was not claimed; %s", run.id, run.dispatches, run.card, moved.state)
+        if run.card:
+            _forget(open_queue(self.client, card_queue(run.card)), f"{run.id.replace('/', '-')}-d{run.dispatches}")
+
+    def _is_held(self, run: Run) -> bool:
+        lease = self.leases.held(run.card) if run.card else None
+        return lease is not None and lease["run_id"] == run.id and lease["fence"] == run.fence
+
+    def _suspect_request(self, request: Request) -> Hashable:
+        key = (request.id, request.tries)
+        if self._seen_for(key) >= UNANSWERED_S:
+            if request.tries >= TRIES:
+                text = f"I could not work this out: {request.id} ended its worker {TRIES + 1} times. Please reword it."
+                self.ledger.answer(request.id, Answer(kind="error", text=text))
+                log.error("%s: given up after %d tries", request.id, TRIES + 1)
+            else:
+                self.ledger.requeue_request(request.id)
+                log.warning("%s: had no answer and no queue entry; queued again", request.id)
+        return key
+
+    def _reports(self, entries: set[str]) -> set[Hashable]:
+        """Suspicions about ended experiments that have no report; looked for now and then."""
+        if self._clock() < self._reports_at:
+            return {key for key in self._since if isinstance(key, str)}
+        self._reports_at = self._clock() + REPORTS_EVERY_S
+        ended = self.ledger.experiments(ExperimentState.FINISHED, ExperimentState.FAILED)
+        without = [e for e in ended if e.report_revision == 0]
+        return {self._suspect_report(e) for e in without if not _has_entry(entries, f"{e.id}-report-")}
+
+    def _suspect_report(self, experiment: Experiment) -> Hashable:
+        tries = self._report_tries.get(experiment.id, 0)
+        if self._seen_for(experiment.id) >= REPORTS_EVERY_S and tries < TRIES:
+            self._report_tries[experiment.id] = tries + 1
+            self.ledger.requeue_report(experiment, int(time.time()))
+            log.warning("%s: ended and had no report; queued again", experiment.id)
+        return experiment.id
+
+    def _seen_for(self, key: Hashable) -> float:
+        now = self._clock()
+        return now - self._since.setdefault(key, now)
+
+
+def _has_entry(entries: Iterable[str], prefix: str) -> bool:
+    return any(entry.startswith(prefix) for entry in entries)
+
+
+def _in_hand(queue: Queue) -> set[str]:
+    """Ids of the entries that wait in the queue, are being popped, or run under a live worker's heartbeat."""
+    with queue.connection.pipeline(transaction=False) as pipe:
+        pipe.lrange(queue.key, 0, -1)
+        pipe.lrange(queue.intermediate_queue_key, 0, -1)
+        pipe.zrangebyscore(queue.started_job_registry.key, time.time(), "+inf")
+        waiting, popped, started = pipe.execute()
+    return {_text(entry).split(":")[0] for entry in (*waiting, *popped, *started)}
+
+
+def _text(value: str | bytes) -> str:
+    return value.decode() if isinstance(value, bytes) else value
+
+
+def _forget(queue: Queue, job_id: str) -> None:
+    """An entry that nobody took is out of its queue; its claim would be refused anyway."""
+    with queue.connection.pipeline() as pipe:
+        pipe.lrem(queue.key, 0, job_id)
+        pipe.lrem(queue.intermediate_queue_key, 0, job_id)
+        pipe.delete(KnownJob.key_for(job_id))
+        pipe.execute()

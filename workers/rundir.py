@@ -1,0 +1,147 @@
+"""The directory of a run: the spec, one folder an attempt, and what earlier attempts left."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import time
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from lab.run import Progress, Run, RunResult, RunSpec, Usage
+from workers.checkpoint import replace_file
+
+log = logging.getLogger(__name__)
+
+CURVE_POINTS = 500
+LOG_TAIL_BYTES = 64 * 1024
+_POSITION = frozenset({"kind", "step", "steps_total", "epoch", "epochs_total", "eta_s", "t"})
+_ATTEMPT = re.compile(r"attempt-(\d+)")
+
+
+class RunDir:
+    """`exp-12/3/` below the folder of runs. A folder of the same id that an earlier ledger left is moved aside."""
+
+    def __init__(self, runs: Path, run: Run) -> None:
+        self.path = runs / run.id
+        self._run = run
+        if self.path.exists() and self._age() != run.queued_at:
+            aside = self.path.with_name(f"{self.path.name}.before-{time.strftime('%Y%m%d-%H%M%S')}-{run.queued_at:.0f}")
+            self.path.rename(aside)
+            log.warning("%s: a directory of another run with this id was moved to %s", run.id, aside)
+        self.path.mkdir(parents=True, exist_ok=True)
+
+    def write_spec(self, spec: RunSpec) -> None:
+        """spec.json is there, whole."""
+        replace_file(self.path / "spec.json", spec.model_dump_json(indent=1).encode())
+
+    def begin(self, fence: int) -> Path:
+        """The folder of the attempt."""
+        attempt = self.path / f"attempt-{fence}"
+        attempt.mkdir(exist_ok=True)
+        return attempt
+
+    def attempts(self) -> list[Path]:
+        """Folders of all attempts, the newest first."""
+        found = [(int(m[1]), p) for p in self.path.glob("attempt-*") if (m := _ATTEMPT.fullmatch(p.name))]
+        return [path for _, path in sorted(found, reverse=True)]
+
+    def checkpoints(self) -> Path | None:
+        """Where the newest attempt that saved anything did so; None when none did."""
+        folders = (attempt / "checkpoints" for attempt in self.attempts())
+        return next((folder for folder in folders if folder.is_dir() and any(folder.iterdir())), None)
+
+    def result(self) -> RunResult | None:
+        """The result of an attempt that finished but could not say so (Redis was away); None without one."""
+        return next((found for attempt in self.attempts() if (found := read_result(attempt))), None)
+
+    def _age(self) -> float | None:
+        try:
+            return RunSpec.model_validate_json((self.path / "spec.json").read_bytes()).queued_at
+        except (OSError, ValidationError):
+            return None
+
+
+def read_result(attempt: Path) -> RunResult | None:
+    """What the trainer left as its result; None when it left none that can be read."""
+    try:
+        result = RunResult.model_validate_json((attempt / "result.json").read_bytes())
+    except FileNotFoundError:
+        return None
+    except (OSError, ValidationError) as error:
+        log.warning("%s: result.json cannot be used: %s", attempt, str(error).splitlines()[0])
+        return None
+    return result.model_copy(update={"curves": {name: _thinned(curve) for name, curve in result.curves.items()}})
+
+
+def read_log(attempt: Path) -> str:
+    """The end of log.txt; empty when there is none."""
+    try:
+        with (attempt / "log.txt").open("rb") as file:
+            file.seek(max(0, file.seek(0, 2) - LOG_TAIL_BYTES))
+            return file.read().decode(errors="replace")
+    except OSError:
+        return ""
+
+
+def unfinished(progress: Progress, gpu_s: float) -> RunResult:
+    """What is known of an attempt without a result."""
+    return RunResult(metrics=progress.metrics, usage=Usage(gpu_s=gpu_s))
+
+
+class Metrics:
+    """metrics.jsonl read as it grows: whole lines only, each once."""
+
+    def __init__(self, attempt: Path) -> None:
+        self._path = attempt / "metrics.jsonl"
+        self._offset = 0
+        self._latest: dict[str, Any] = {}
+        self._metrics: dict[str, float | None] = {}
+        self.progress = Progress()
+        """How far the trainer is, by all lines read so far."""
+
+    def read(self) -> str | None:
+        """What kind of news there was since the last call: `epoch`, `step`, or None for none."""
+        lines = [line for line in map(_parse, self._lines()) if line]
+        for line in lines:
+            self._latest |= {k: v for k, v in line.items() if k in _POSITION}
+            self._metrics |= {k: v for k, v in line.items() if k not in _POSITION and _is_number(v)}
+        if not lines:
+            return None
+        try:
+            self.progress = Progress.model_validate(self._latest | {"metrics": self._metrics, "at": time.time()})
+        except ValidationError as error:
+            log.debug("%s: no progress in its last line: %s", self._path, error)
+        return "epoch" if any(line.get("kind") == "epoch" for line in lines) else "step"
+
+    def _lines(self) -> list[bytes]:
+        try:
+            with self._path.open("rb") as file:
+                file.seek(self._offset)
+                data = file.read()
+        except OSError:
+            return []
+        whole, newline, _ = data.rpartition(b"\n")
+        self._offset += len(whole) + len(newline)
+        return whole.splitlines()
+
+
+def _parse(line: bytes) -> dict[str, Any]:
+    try:
+        found = json.loads(line)
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _is_number(value: Any) -> bool:
+    return value is None or (isinstance(value, int | float) and not isinstance(value, bool))
+
+
+def _thinned(curve: list[tuple[float, float | None]]) -> list[tuple[float, float | None]]:
+    if len(curve) <= CURVE_POINTS:
+        return curve
+    return [curve[round(i * (len(curve) - 1) / (CURVE_POINTS - 1))] for i in range(CURVE_POINTS)]
