@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from agent.reader.numbers import (
@@ -12,12 +12,14 @@ from agent.reader.numbers import (
     FLAGS,
     LIST,
     NUMBER,
+    RANGE,
     VALUES,
     Interval,
     Scale,
     count,
     decades,
     doublings,
+    interval,
     spaced,
     steps,
     values,
@@ -56,7 +58,7 @@ def _bounded(keys: str) -> str:
 
 
 AXES: tuple[Axis, ...] = (
-    Axis("lr", r"(?:peak |max |base |initial |start(?:ing)? )?(?:learning[ _-]?rates?|lrs?|step size)|lernraten?|tasas? de aprendizaje|taux d'apprentissage|(?:峰值|初始|基础|最大)?学习率|学習率|학습률", scale="log", high=100, open_low=True),
+    Axis("lr", r"(?:peak |max |base |initial |start(?:ing)? )?(?:learning[ _-]?rates?|lrs?|step size)(?!\s*(?:schedul|decay|warm|strateg|polic))|lernraten?|tasas? de aprendizaje|taux d'apprentissage|(?:峰值|初始|基础|最大)?学习率(?!策略|调度|衰减|预热)|学習率|학습률", scale="log", high=100, open_low=True),
     Axis("grad_accum_steps", r"grad(?:ient)?[ _-]?accum(?:ulation)?(?:[ _-]?steps)?|accum(?:ulation)?[ _-]?steps|梯度累[积计加](?:步数)?", "int", "log2", 1, 100_000),
     Axis("warmup_epochs", r"warm[ _-]?up[ _-]?epochs?|预热轮数", "int", "linear", 0, 10_000),
     Axis("warmup_ratio", r"warm[ _-]?up[ _-]?ratios?|预热比例", "float", "linear", 0, 1),
@@ -94,33 +96,41 @@ AXES: tuple[Axis, ...] = (
 BY_NAME = {axis.name: axis for axis in AXES}
 PLURAL = {"lr": "learning rates", "batch_size": "batch sizes", "weight_decay": "weight decays"}
 GLUE = (
-    r"(?:\s|[=:(\[{\"']|\b(?:sizes?|values?|rates?|of|in|at|to|from|is|are|be|as|set|use|using|try|trying|test|over|between|range|ranging|"
+    r"(?:\s|[=:(\[{\"']|\b(?:sizes?|values?|rates?|of|in|at|to|from|is|are|be|as|set|use|using|try|trying|test|over|range|ranging|"
     r"either|both|equal|equals|only|say|just|and|sweep|sweeping|grid|search|scan|instead|back)\b|∈|→|"
-    r"为|是|用|取|设置?|分别|试|测试|从|在|改成|改为|改到|换成|换到|调成|调到|调为|调整为|降到|降为|升到|提到|变成|变为|成|到|各|选|有|值|范围|区间|搜索|扫描|扫|搜|网格|依次|的){0,8}"
+    r"为|是|用|取|设置?|分别|试|测试|从|改成|改为|改到|换成|换到|调成|调到|调为|调整为|降到|降为|升到|提到|变成|变为|成|到|各|选|有|值|范围|区间|搜索|扫描|扫|搜|网格|依次|的){0,8}"
 )
 FORWARD = {a.name: re.compile(rf"{_bounded(a.keys)}{GLUE}{VALUES}(?P<px>\s*(?:px|像素|x\s*\d+))?", FLAGS) for a in AXES}
 UNIT = r"(?!\s*(?:px)?\s*(?:epochs?|steps?|iters?|seeds?|gpus?|cards?|runs?|hours?|hrs?|h\b|min|轮|步|个|张|卡|次|小时|分钟))"
+BACKWARD_AXES = ("lr", "batch_size", "weight_decay", "dropout", "grad_accum_steps", "image_size", "n_layers", "n_heads", "momentum", "label_smoothing")
 BACKWARD = {
     a.name: re.compile(
         rf"(?P<list>{LIST}){UNIT}\s*(?:(?:as|for)\s*(?:the\s*)?|的|作为)?\s*{_bounded(a.keys)}(?!{GLUE}[\d.])", FLAGS
     )
     for a in AXES
+    if a.name in BACKWARD_AXES
 }
-BACKWARD_AXES = ("lr", "batch_size", "weight_decay", "dropout", "grad_accum_steps", "image_size", "n_layers", "n_heads", "momentum", "label_smoothing")
 HOW_MANY = {
     a.name: re.compile(
-        rf"(?P<n>{COUNT})\s*(?:个|种|组|档|different|distinct|values? (?:of|for))?\s*(?:不同的?)?\s*{_bounded(a.keys)}(?:\s*(?:values?|settings?|options?|值))?(?P<list>\s*[:(\[{{]\s*{LIST})?",
+        rf"(?P<n>{COUNT})\s*(?:-\s*)?(?:个|种|组|档|different|distinct|log[- ]spaced|evenly[- ]spaced|random|values? (?:of|for))?\s*(?:不同的?)?\s*(?={_bounded(a.keys)})",
         FLAGS,
     )
     for a in AXES
     if a.name in ("lr", "batch_size", "weight_decay", "dropout", "temperature", "momentum", "image_size")
 }
+"""A count in front of an axis: `3 lrs (1e-2 1e-3 1e-4)`, `100 lr values`."""
+SEVERAL = re.compile(r"(?!bs\b)[a-z][a-z _-]*s\b|[a-z _-]+ (?:values?|settings?|options?)\b|[\u4e00-\u9fff]+值", FLAGS)
 DISTANT = {
-    a.name: re.compile(rf"{_bounded(a.keys)}[^:;\n\d]{{0,90}}?[:：=]\s*[\[({{]?(?P<list>{NUMBER}(?:\s*(?:,|/|and|or|和|\s)\s*{NUMBER})+)", FLAGS)
+    a.name: re.compile(
+        rf"{_bounded(a.keys)}[^:;\n\d]{{0,90}}?[:：=]\s*[\[({{]?(?P<list>{NUMBER}(?:\s*(?:,|/|and|or|和|\s)\s*{NUMBER})+)", FLAGS
+    )
     for a in AXES
-}  # fmt: skip
-
-
+}
+"""`lr sweep for resnet18 on cifar10: 0.1, 0.03`"""
+DISTANT_RANGE = {
+    a.name: re.compile(rf"{_bounded(a.keys)}[^:;,\n\d]{{0,60}}?(?=from|between|over|in|在|从|介于){RANGE}", FLAGS) for a in AXES
+}
+"""`the best lr for resnet18 on svhn between 1e-3 and 1e-1`"""
 SPLIT = re.compile(
     rf"(?:(?:effective|global|total|总|等效)\s*(?:batch(?:[ _-]?size)?|bs|批量)\s*(?:of|=|为)?\s*(?P<total>{COUNT})\s*)?(?:via|by|using|with|through|用|通过)?\s*"
     r"(?:grad(?:ient)?[ _-]?accum\w*|梯度累[积计加])\s*[(:,=]*\s*(?P<batch>\d+)\s*[x*]\s*(?P<accum>\d+)\)?",
@@ -146,25 +156,34 @@ def read(page: Page) -> dict[str, Told]:
     if split := page.take(SPLIT):
         found["batch_size"] = Told((int(split["batch"]),), text=split[0])
         found["grad_accum_steps"] = Told((int(split["accum"]),), text=split[0])
-    for name, told in (*_counted(page), *_stated(page, FORWARD), *_stated(page, DISTANT)):
-        found.setdefault(name, told)
-    for name in BACKWARD_AXES:
-        if name not in found:
-            found.update(_stated(page, {name: BACKWARD[name]}))
+    counted = dict(_counted(page))
+    for patterns in (FORWARD, DISTANT, DISTANT_RANGE, BACKWARD):
+        missing = {n: p for n, p in patterns.items() if n not in found}
+        found |= dict(_stated(page, missing))
+    for name, number in counted.items():
+        found[name] = _expecting(found.get(name, Told()), number)
     return found
 
 
-def _counted(page: Page) -> Iterator[tuple[str, Told]]:
+def _counted(page: Page) -> Iterator[tuple[str, int]]:
     """`3 lrs (1e-2 1e-3 1e-4)`, `100 lr values`: a count that is no value itself."""
     for name, pattern in HOW_MANY.items():
         for match in page.find(pattern):
-            several = re.search(r"s$|values?|settings?|options?|个|种|组|档|different", match[0].split(":")[0].split("(")[0].strip(), FLAGS)
             number = count(match["n"])
-            if not several or not isinstance(number, int) or number < 2 or re.search(r"sizes?\s*\d", match[0]):
-                continue
-            listed = values(match["list"]) if match["list"] else []
-            page.cross(*match.span())
-            yield name, Told(tuple(listed) if isinstance(listed, list) else (), None, number, match[0])
+            key = BY_NAME[name].key.match(page.left, match.end())
+            after = page.left[key.start() if key else match.end() :][:40]
+            several = re.search(r"个|种|组|档|different|distinct|spaced|values", match[0]) or SEVERAL.match(after)
+            if several and isinstance(number, int) and number >= 2:
+                page.cross(*match.span("n"))
+                yield name, number
+
+
+def _expecting(told: Told, number: int) -> Told:
+    """The same with the count: a range without steps becomes that many points."""
+    span = told.interval
+    if span is not None and span.step is None and span.num is None:
+        span = replace(span, num=number)
+    return replace(told, interval=span, expected=number)
 
 
 def _stated(page: Page, patterns: dict[str, re.Pattern[str]]) -> Iterator[tuple[str, Told]]:
@@ -172,48 +191,42 @@ def _stated(page: Page, patterns: dict[str, re.Pattern[str]]) -> Iterator[tuple[
         numbers: list[float | int] = []
         text = ""
         for match in page.find(pattern):
-            groups = match.groupdict()
-            got = values(match[0][match.start("list") - match.start() :] if groups.get("list") else _from_range(match))
             page.cross(*match.span())
             text = match[0]
-            if isinstance(got, Interval):
-                yield name, Told((), got, None, text)
+            if match.groupdict().get("low"):
+                yield name, Told((), interval(match), None, text)
                 break
-            numbers += [v for v in got if v not in numbers]
+            numbers += [v for v in values(match["list"]) if v not in numbers]
         else:
             if numbers:
                 yield name, Told(tuple(numbers), None, None, text)
 
 
-def _from_range(match: re.Match[str]) -> str:
-    return match[0][match.start("low") - match.start() :]
-
-
-def expand(axis: Axis, interval: Interval) -> tuple[list[float | int], str]:
+def expand(axis: Axis, told: Interval) -> tuple[list[float | int], str]:
     """The values that a grid takes from a range, and how they came about."""
     whole = axis.kind == "int"
-    if interval.step:
-        return steps(interval, whole), ""
-    scale = interval.spacing or ("log" if axis.scale != "linear" else "linear")
-    if interval.num:
-        return spaced(interval, interval.num, scale, whole), ""
-    ratio = interval.high / interval.low if interval.low > 0 else 0.0
+    if told.step:
+        return steps(told, whole), ""
+    scale = told.spacing or ("log" if axis.scale != "linear" else "linear")
+    if told.num:
+        return spaced(told, told.num, scale, whole), ""
+    ratio = told.high / told.low if told.low > 0 else 0.0
     if axis.scale == "log" and ratio:
-        return decades(interval), "a decade grid"
+        return decades(told), "a decade grid"
     if axis.scale == "log2" and ratio >= 2:
-        return doublings(interval), "doublings"
-    if whole and interval.high - interval.low <= 16:
-        return steps(Interval(interval.low, interval.high, 1), whole), "every whole number"
-    tenths = Interval(interval.low, interval.high, 0.1)
-    if len(steps(tenths, False)) in range(2, 12) and abs(steps(tenths, False)[-1] - interval.high) < 1e-9:
+        return doublings(told), "doublings"
+    if whole and told.high - told.low <= 16:
+        return steps(Interval(told.low, told.high, 1), whole), "every whole number"
+    tenths = Interval(told.low, told.high, 0.1)
+    if len(steps(tenths, False)) in range(2, 12) and abs(steps(tenths, False)[-1] - told.high) < 1e-9:
         return steps(tenths, False), "steps of 0.1"
-    return spaced(interval, 5, "linear", whole), "5 values, evenly spaced"
+    return spaced(told, 5, "linear", whole), "5 values, evenly spaced"
 
 
-def as_range(axis: Axis, interval: Interval) -> Range:
+def as_range(axis: Axis, told: Interval) -> Range:
     """The range itself, for a search that draws from it."""
-    scale = interval.spacing or axis.scale
-    return Range(low=interval.low, high=interval.high, scale=scale if interval.low > 0 else "linear", num=interval.num)
+    scale = told.spacing or axis.scale
+    return Range(low=told.low, high=told.high, scale=scale if told.low > 0 else "linear", num=told.num)
 
 
 def typed(axis: Axis, number: float | int) -> Scalar:

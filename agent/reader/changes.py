@@ -25,17 +25,17 @@ ADD_AFTER = _rx(r"^\s*(?:as well|too\b|also\b|也(?:加|跑|试|来|要)|加(?:�
 ONLY_BEFORE = _rx(r"(?:\bonly|\bjust|只(?:跑|要|用|留|保留|训)?|仅|nur|solo)\s*(?:keep |run |the |with |use )?$")
 SWAP_FROM = _rx(r"(?:\bswap|\breplace|\bchange|\bswitch|\bexchange|\binstead of|\brather than|把|将|用.{0,20}代替|from)\s*(?:out\s+)?(?:the\s+)?(?:models?\s+|data ?sets?\s+|模型|数据集?)?(?:from\s+)?$")
 SWAP_BETWEEN = _rx(r"^\s*(?:one|的)?\s*(?:with|for|by|to|into|→|换成|改成|换为|改为|替换(?:成|为)|换|替换|变成|instead of|rather than|代替|取代|not)\s*(?:the\s+|a\s+)?$")
-REVERSED_SWAP = _rx(r"instead of|rather than|代替|取代|\bfor\b|\bnot\b")
+REVERSED_SWAP = _rx(r"instead of|rather than|代替|取代|\bnot\b")
 
 TIMES: tuple[tuple[re.Pattern[str], str], ...] = (
     (_rx(r"(?P<key>{k})\s*(?:再|也)?\s*(?:减半|减少一半|降(?:低)?一半|砍半|除以二|halved|一半|折半)|(?:half|halve|cut|一半|减半)\s*(?:of\s+)?(?:the\s+|my\s+|its\s+)?(?P<key2>{k})(?:\s*in half)?|(?:at|with|by)?\s*half\s+the\s+(?P<key3>{k})".replace("{k}", "KEY")), "0.5"),
-    (_rx(r"(?P<key>KEY)\s*(?:再|也)?\s*(?:翻倍|加倍|翻一倍|翻番|提高一倍|增加一倍|乘以?[2二两]|doubled)|(?:double|twice|2x)\s+(?:of\s+)?(?:the\s+|my\s+|its\s+)?(?P<key2>KEY)"), "2"),
+    (_rx(r"(?P<key>KEY)\s*(?:再|也)?\s*(?:翻倍|加倍|翻一倍|翻番|提高一倍|增加一倍|乘以?[2二两]|doubled)|(?:翻倍|加倍)\s*(?P<key3>KEY)|(?:double|twice|2x)\s+(?:of\s+)?(?:the\s+|my\s+|its\s+)?(?P<key2>KEY)"), "2"),
     (_rx(r"(?:triple|three times)\s+(?:the\s+)?(?P<key2>KEY)|(?P<key>KEY)\s*(?:tripled|变成三倍|翻三倍)"), "3"),
     (_rx(r"(?:quarter)\s+(?:of\s+)?(?:the\s+)?(?P<key2>KEY)"), "0.25"),
     (_rx(r"(?P<key>KEY)\s*(?:小|低|降低?|减小|降)(?:了)?一个数量级|(?:an\s+)?order of magnitude (?:lower|smaller|less)\s+(?P<key2>KEY)|(?P<key3>KEY)\s*(?:an\s+)?order of magnitude (?:lower|smaller)"), "0.1"),
     (_rx(r"(?P<key>KEY)\s*(?:大|高|提高?|增大|升)(?:了)?一个数量级|(?:an\s+)?order of magnitude (?:higher|larger|bigger)\s+(?P<key2>KEY)|(?P<key3>KEY)\s*(?:an\s+)?order of magnitude (?:higher|larger)"), "10"),
     (_rx(rf"(?P<key>KEY)\s*(?:by|除以|缩小|/|÷)\s*(?P<div>{COUNT})\s*倍?(?![\d.e])|(?P<div2>{COUNT})\s*x\s*(?:lower|smaller|less)\s+(?P<key2>KEY)"), "/"),
-    (_rx(rf"(?P<key>KEY)\s*(?:x|\*|乘以?|times|放大|扩大)\s*(?P<mul>{NUMBER})(?:\s*倍)?|(?P<mul2>\d+(?:\.\d+)?)\s*x\s*(?:the\s+|higher\s+|larger\s+|bigger\s+|more\s+)?(?P<key2>KEY)"), "*"),
+    (_rx(rf"(?P<key>KEY)\s*(?:x|\*|乘以?|times|放大|扩大)\s*(?P<mul>\d+(?:\.\d+)?)(?:\s*倍)?|(?P<mul2>\d+(?:\.\d+)?)\s*x\s*(?:the\s+|higher\s+|larger\s+|bigger\s+|more\s+)?(?P<key2>KEY)"), "*"),
 )  # fmt: skip
 SCALED = {
     name: [(re.compile(p.pattern.replace("KEY", rf"(?<![A-Za-z0-9])(?:{keys})(?![A-Za-z])"), FLAGS), how) for p, how in TIMES]
@@ -129,8 +129,11 @@ def names(page: Page, found: Names, previous: PreviousPlan, told: Changes) -> No
 
 def _swap(page: Page, told: Changes, held: tuple[str, ...], old: tuple[int, int, str], new: tuple[int, int, str]) -> None:
     member = _member(page.text[old[0] : old[1]], old[2], held)
+    reverse = _member(page.text[new[0] : new[1]], new[2], held)
     if member:
         told.swap.append((member, new[2]))
+    elif reverse:
+        told.swap.append((reverse, old[2]))
     else:
         told.missing.append(page.text[old[0] : old[1]])
 

@@ -21,7 +21,7 @@ WORDS: dict[str, dict[str, str]] = {
         "fp8": "fp8", "int8": "int8", "int4": "int4", "fp64": "fp64|float64", "amp": "amp|mixed[ -]precision|混合精度",
     },
     "scheduler": {
-        "cosine": r"cosine(?:[ _-]?(?:annealing|decay|schedule[rd]?|lr))?|余弦(?:退火|衰减)?", "onecycle": "one[ _-]?cycle", "step": r"step[ _-]?lr|step decay|step schedule[r]?|阶梯衰减",
+        "cosine": r"cosine(?:[ _-]?(?:annealing|decay|schedule[rd]?|lr))?|余弦(?:退火|衰减)?", "onecycle": "one[ _-]?cycle", "step": r"(?<=cosine和)step|(?<=cosine 和 )step|(?<=cosine and )step|(?<=cosine vs )step|(?<=cosine/)step|step(?=\s*(?:和|and|vs\.?|/)\s*(?:cosine|余弦))|step[ _-]?lr|step decay|step schedule[r]?|阶梯衰减",
         "multistep": r"multi[ _-]?step(?:lr)?", "exponential": r"exponential (?:decay|schedule)|指数衰减", "plateau": r"(?:reduce(?:lr)?(?: on)? ?)?plateau",
         "linear": r"linear (?:decay|schedule[r]?|warmup(?: and decay)?)|线性衰减", "constant": r"constant (?:lr|schedule[r]?|learning rate)|恒定学习率", "polynomial": r"poly(?:nomial)? (?:decay|schedule)",
     },

@@ -26,8 +26,8 @@ DEADLINE = (
     _rx(r"(?:tonight|tomorrow|this weekend) (?:is|would be) (?:fine|ok|enough)"),
 )  # fmt: skip
 PRIORITY = {
-    "low": r"low(?:est)?[- ]?prio(?:rity)?|prio(?:rity)?\s*(?:=|:|is|to)?\s*low|低优先级?|优先级\s*(?:设?为|调?到|改成|=|:)?\s*低|niedrige priorität|baja prioridad|basse priorité",
-    "high": r"high(?:est)?[- ]?prio(?:rity)?|prio(?:rity)?\s*(?:=|:|is|to)?\s*high|top priority|高优先级?|优先级\s*(?:设?为|调?到|改成|提到|拉到|=|:)?\s*(?:最?高)|最高优先级?|hohe priorität|alta prioridad|haute priorité",
+    "low": r"low(?:est)?[- ]?prio(?:rity)?|prio(?:rity)?\s*(?:=|:|is|to)?\s*low|低优先级?|优先级[^,.;]{0,4}低|niedrige priorität|baja prioridad|basse priorité",
+    "high": r"high(?:est)?[- ]?prio(?:rity)?|prio(?:rity)?\s*(?:=|:|is|to)?\s*high|top priority|高优先级?|优先级[^,.;]{0,4}高|最高优先级?|hohe priorität|alta prioridad|haute priorité",
     "normal": r"normal[- ]?prio(?:rity)?|prio(?:rity)?\s*(?:=|:|is|to)?\s*(?:normal|medium)|普通优先级|正常优先级|优先级\s*(?:设?为|调?到|改成|=|:)?\s*(?:普通|正常|中)",
 }  # fmt: skip
 PRIORITY_HINTS = {

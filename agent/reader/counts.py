@@ -10,7 +10,7 @@ from agent.reader.page import Page
 
 MORE = r"(?P<more>\s*(?:个|轮)?\s*(?:more|extra|additional|another|further|再|额外|更多)\s*)?"
 EPOCH = r"(?:epochs?|eps?(?![a-z])|[ée]p(?:ocas?|oques?)|epochen|epoche|эпох\w*|エポック|에폭|에포크|(?:个)?(?:轮|回合|世代)(?!数))"
-STEP_UNIT = r"(?:(?:train(?:ing)?|gradient|optimi[sz]er)?\s*(?:steps?|iters?|iterations?|updates?)(?![ -]?(?:size|lr|decay))|步(?!长)|次迭代|(?:个)?iter|schritte?n?|pasos|ステップ)"
+STEP_UNIT = r"(?:(?:train(?:ing)?|gradient|optimi[sz]er)?\s*(?:steps?|iters?|iterations?|updates?)(?![ -]?(?:size|lr|decay)|\s*(?:of|=|:)?\s*[\d.])|步(?!长)|次迭代|(?:个)?iter|schritte?n?|pasos|ステップ)"
 SEED = r"(?:(?:random|different|new|training)?\s*(?:seeds?|semillas?|graines?|sementes?|semi)|(?:随机|不同的?|个)*(?:种子|seed)|シード|시드|сид\w*)"
 CARD = r"(?:x\s*)?(?:(?:nvidia\s*)?(?:[ahvlb]\d{2,3}s?|rtx\s*\d+s?|t4s?)\s*)?(?:gpus?|graphics cards?|cards?|(?:张|块|个)?(?:gpu|卡|显卡)(?!时))"
 EACH = r"(?:\s*(?:per|each|a|for each|apiece)\s*(?:run|job|experiment|trial|model)?)?"
@@ -25,7 +25,7 @@ UNDER_AXES = _rx(
     rf"|(?P<n2>{COUNT})\s*-?\s*(?P<unit2>epochs?|steps?|iters?|iterations?|轮|步)\s*(?:of\s*|的\s*)?(?P<axis2>warm[ _-]?up|预热|patience)"
 )
 EPOCHS = (
-    _rx(rf"(?P<sign>\+|(?:再(?:多)?|多|plus|add)\s*(?:跑|训练?|加)?\s*)?(?P<n>{COUNT}){MORE}\s*-?\s*(?:个)?{EPOCH}"),
+    _rx(rf"(?P<sign>\+|(?:再(?:多)?|多|plus|add)\s*(?:跑|训练?|加)?\s*)?(?P<n>{COUNT}){MORE}\s*-?\s*(?:个)?\s*{EPOCH}"),
     _rx(rf"(?:num[_ ]?|n[_ ]?|max[_ ]?)?(?:epochs?|轮数|训练轮数|épocas|epochen|エポック数?)\s*(?:数)?(?:\s|[=:]|to|of|is|为|是|改成|改为|换成|调到|设为|到|→)*(?P<n>{COUNT})(?!\s*[,/、]\s*\d)"),
 )  # fmt: skip
 EPOCH_LIST = _rx(
@@ -39,6 +39,7 @@ STEPS = (
 SEED_BOTH = _rx(rf"(?P<n>{COUNT})\s*(?:个)?{SEED}\s*[:(=,]\s*\(?(?P<list>{LIST})(?!\s*(?:epochs?|gpus?|轮|卡|%))")
 SEED_COUNTS = (
     _rx(rf"(?P<sign>\+|(?:再(?:加|多|来|补|跑)?|多加|多跑|多来|加|另外|add|plus)\s*)?(?P<n>{COUNT}){MORE}\s*(?:个)?\s*{SEED}{EACH}"),
+    _rx(rf"(?:シード|시드|种子|seeds?)(?:数量?|を|는|은)?\s*[:=]?\s*(?P<n>{COUNT})\s*(?:つ|個|개|个)"),
     _rx(rf"(?:repeat(?:ed)?|rerun|run)\s*(?:it|each|everything|this|every (?:config\w*|setting|model)|all)?\s*(?:config\w*|setting|model|one)?\s*(?P<n>{COUNT})\s*times"),
     _rx(rf"(?:each|every|every config\w*|each config\w*|each model|each setting)\s*(?P<n>{COUNT})\s*times|(?P<n2>{COUNT})\s*(?:repeats?|repetitions?|replicates?|times each)"),
     _rx(rf"(?:重复|各跑|每个(?:配置|模型|设置)?跑|各重复|每组跑|每种跑|都跑)\s*(?P<n>{COUNT})\s*(?:次|遍)"),
@@ -154,15 +155,13 @@ def _seed_count(page: Page) -> re.Match[str] | None:
 
 
 def _whole(text: str) -> tuple[int, ...]:
-    got = values(text)
-    return tuple(int(v) for v in got) if isinstance(got, list) else ()
+    return tuple(int(v) for v in values(text))
 
 
 def _epochs(page: Page, told: Counts) -> None:
     several = page.take(EPOCH_LIST) if _several(page) else None
     if several:
-        got = values(several["list"] or several["list2"])
-        told.epochs_several = tuple(got) if isinstance(got, list) else ()
+        told.epochs_several = tuple(values(several["list"] or several["list2"]))
         return
     for pattern in EPOCHS:
         if match := page.take(pattern):

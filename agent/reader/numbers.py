@@ -38,14 +38,9 @@ STEP = rf"(?:[,\s(]*(?:(?:in |with )?(?:a )?steps?(?: size)?(?: of)?|step[=:]|st
 NUM = r"(?:[,\s(]*(?:(?P<num>\d+|{words}|{han})\s*(?:个)?\s*(?:points?|values?|log[- ]spaced(?: points| values)?|evenly[- ]spaced(?: points| values)?|点|值|个点|个值)\s*(?P<spacing>log(?:arithmic|[- ]?spaced|[- ]?scale)?|linear(?:ly)?)?)\)?)".format(
     words="|".join(WORDS), han=HAN
 )
-RANGE = rf"(?:from|between|von|de|从|在|介于)?\s*[\[(]?(?P<low>{NUMBER})(?:{TO}|\s*,\s*(?=\S+[\])]\s*(?:log|uniform)))(?P<high>{NUMBER})[\])]?(?:{STEP}|{NUM})?"
-VALUES = rf"(?:{RANGE}|(?P<list>{LIST}))"
+RANGE = rf"(?:(?P<between>between|介于|在)|from|von|de|从)?\s*[\[(]?(?P<low>{NUMBER})(?:{TO}|(?(between)\s*(?:and|和|与)\s*|(?!))|\s*,\s*(?=\S+[\])]\s*(?:log|uniform)))(?P<high>{NUMBER})[\])]?(?:{STEP}|{NUM})?"
+VALUES = rf"(?:{RANGE}|(?:between|在|介于)?\s*(?P<list>{LIST}))"
 
-_RANGE = re.compile(RANGE, FLAGS)
-_BETWEEN = re.compile(
-    rf"(?:between|介于|在)\s*(?P<low>{NUMBER})\s*(?:and|和|与)\s*(?P<high>{NUMBER})(?:{STEP}|{NUM})?", FLAGS
-)
-_LIST = re.compile(LIST, FLAGS)
 _NUMBER = re.compile(NUMBER, FLAGS)
 MOST_VALUES = 1000
 """A range with a step never becomes more values than this."""
@@ -113,22 +108,20 @@ def written(text: str) -> list[float]:
     return found
 
 
-def values(text: str) -> list[float | int] | Interval:
-    """What a list or a range writes.
+def values(text: str) -> list[float | int]:
+    """Every number of a list, each once.
 
     Raises:
         ValueError: there is no number in the text.
     """
-    match = _BETWEEN.search(text) or _RANGE.search(text)
-    first = _LIST.search(text)
-    if match and (first is None or match.start() <= first.start()):
-        return _interval(match)
-    if first is None:
+    found = [value(m[0]) for m in _NUMBER.finditer(text)]
+    if not found:
         raise ValueError(f"no number in {text!r}")
-    return list(dict.fromkeys(value(m[0]) for m in _NUMBER.finditer(first[0])))
+    return list(dict.fromkeys(found))
 
 
-def _interval(match: re.Match[str]) -> Interval:
+def interval(match: re.Match[str]) -> Interval:
+    """The range that a match of RANGE wrote."""
     low, high = float(value(match["low"])), float(value(match["high"]))
     spacing = (match["spacing"] or "").lower()
     return Interval(
@@ -141,29 +134,29 @@ def _interval(match: re.Match[str]) -> Interval:
     )
 
 
-def steps(interval: Interval, whole: bool) -> list[float | int]:
+def steps(told: Interval, whole: bool) -> list[float | int]:
     """The points of a range with a step, without float noise, both ends included where the step meets them."""
-    low, high, step = (Decimal(str(x)) for x in (interval.low, interval.high, interval.step))
+    low, high, step = (Decimal(str(x)) for x in (told.low, told.high, told.step))
     points = [low + i * step for i in range(min(int((high - low) / step), MOST_VALUES) + 1)]
     return [int(p) if whole and p == int(p) else float(p) for p in points]
 
 
-def spaced(interval: Interval, num: int, scale: Scale, whole: bool) -> list[float | int]:
+def spaced(told: Interval, num: int, scale: Scale, whole: bool) -> list[float | int]:
     """`num` points of a range, evenly spaced on the scale, ends exact."""
     if num < 2:
-        return [interval.low]
+        return [told.low]
     if scale == "linear":
-        points = [interval.low + (interval.high - interval.low) * i / (num - 1) for i in range(num)]
+        points = [told.low + (told.high - told.low) * i / (num - 1) for i in range(num)]
     else:
-        ratio = math.log(interval.high / interval.low)
-        points = [interval.low * math.exp(ratio * i / (num - 1)) for i in range(num)]
+        ratio = math.log(told.high / told.low)
+        points = [told.low * math.exp(ratio * i / (num - 1)) for i in range(num)]
     tidy = [float(f"{p:.3g}") if 0 < i < num - 1 else p for i, p in enumerate(points)]
     return [round(p) if whole else p for p in tidy]
 
 
-def decades(interval: Interval) -> list[float | int]:
+def decades(told: Interval) -> list[float | int]:
     """1-10-100 between the ends, where they are powers of ten apart; else 1-3-10 with both ends kept."""
-    low, high = interval.low, interval.high
+    low, high = told.low, told.high
     exponent = math.log10(high / low)
     if abs(exponent - round(exponent)) < 1e-9:
         return [float(f"{low * 10**i:.6g}") for i in range(round(exponent) + 1)]
@@ -172,10 +165,10 @@ def decades(interval: Interval) -> list[float | int]:
     return [low, *(v for v in inner if low * 1.01 < v < high * 0.99), high]
 
 
-def doublings(interval: Interval) -> list[float | int]:
+def doublings(told: Interval) -> list[float | int]:
     """low, 2 low, 4 low, ... not above high."""
-    points, point = [], interval.low
-    while point <= interval.high * 1.0001:
+    points, point = [], told.low
+    while point <= told.high * 1.0001:
         points.append(int(point) if float(point).is_integer() else point)
         point *= 2
     return points
