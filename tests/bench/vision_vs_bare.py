@@ -51,11 +51,8 @@ def bare_pace(spec: RunSpec, device: torch.device) -> float:
     data = load(spec, VisionParams(batch_size=BATCH), device)
     images = torch.cat([i for i, _ in data.train.batches([torch.arange(len(data.train))])])
     labels = torch.cat([y for _, y in data.train.batches([torch.arange(len(data.train))])])
-    model = timm.create_model(spec.model, num_classes=10).to(device)
-    if device.type == "cuda":
-        model = model.to(memory_format=torch.channels_last)
-        torch.backends.cudnn.benchmark = True
-    optimizer = torch.optim.AdamW(model.parameters(), lr=LR, weight_decay=1e-4, fused=device.type == "cuda")
+    model = timm.create_model(spec.model, num_classes=10).to(device).to(memory_format=torch.channels_last)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=LR, weight_decay=1e-4, fused=True)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, spec.max_steps or 1)
     model(torch.zeros(2, 3, 32, 32, device=device))
     model.train()
@@ -67,8 +64,7 @@ def bare_pace(spec: RunSpec, device: torch.device) -> float:
         for index in torch.randperm(len(images)).to(device).split(BATCH):
             x = (images[index].float() - data.mean) / data.std
             x = F.interpolate(x.expand(-1, 3, -1, -1), (32, 32), mode="bilinear", antialias=True)
-            if device.type == "cuda":
-                x = x.contiguous(memory_format=torch.channels_last)
+            x = x.contiguous(memory_format=torch.channels_last)
             y = labels[index]
             with torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"):
                 logits = model(x)

@@ -129,18 +129,18 @@ def train(attempt: Attempt, params: VisionParams, stop: Stop) -> RunResult | Non
     built = build(spec.model, data.classes, data.image_size, params)
     if built.normalisation:
         data = data.normalised_by(*built.normalisation)
-    model = built.model.to(device)
+    # Channels last suits tensor cores, and on a CPU depthwise convolutions: EfficientNet-B0 took half the time there.
+    model = built.model.to(device).to(memory_format=torch.channels_last)
     if params.freeze_backbone:
         built.freeze_backbone()
     if device.type == "cuda":
-        model = model.to(memory_format=torch.channels_last)
         torch.backends.cudnn.benchmark = True
         torch.cuda.reset_peak_memory_stats()
     check_size(model, built.name, data.image_size, device)
 
     # Optimizer, length, and where an earlier attempt stopped.
     trained = [p for p in model.parameters() if p.requires_grad]
-    optimizer = make_optimizer(params, trained, fused=device.type == "cuda")
+    optimizer = make_optimizer(params, trained)
     scaler = torch.amp.GradScaler(device.type, enabled=precision == "amp_fp16")
     learner = Learner(model, optimizer, scaler)
     amp_dtype = {"amp_fp16": torch.float16, "amp_bf16": torch.bfloat16}.get(precision)
@@ -171,8 +171,7 @@ def train(attempt: Attempt, params: VisionParams, stop: Stop) -> RunResult | Non
             targets = F.one_hot(labels, data.classes).float() if mix else labels  # (batch,) or (batch, classes)
             if mix:
                 inputs, targets = mix.apply(inputs), mix.apply(targets)
-            if device.type == "cuda":
-                inputs = inputs.contiguous(memory_format=torch.channels_last)
+            inputs = inputs.contiguous(memory_format=torch.channels_last)
             lr = lr_at(position.step, length.steps, params)
             for group in optimizer.param_groups:
                 group["lr"] = lr
@@ -263,7 +262,8 @@ def evaluate(model: nn.Module, data: Data, batch: int, stop: Stop) -> Scores | N
     model.eval()
     loss, hits = (torch.zeros((), dtype=torch.float64, device=data.mean.device) for _ in range(2))
     for images, labels in data.val.batches(torch.split(torch.arange(len(data.val)), batch)):
-        logits = model(data.inputs(images)).float()  # (batch, classes)
+        inputs = data.inputs(images).contiguous(memory_format=torch.channels_last)
+        logits = model(inputs).float()  # (batch, classes)
         loss += F.cross_entropy(logits, labels, reduction="sum").double()
         hits += (logits.argmax(1) == labels).sum()
         if stop.asked:
@@ -303,19 +303,20 @@ def seed_everything(seed: int) -> None:
     torch.manual_seed(seed)
 
 
-def make_optimizer(params: VisionParams, trained: list[nn.Parameter], fused: bool) -> torch.optim.Optimizer:
-    """The optimizer over the parameters that have gradients."""
+def make_optimizer(params: VisionParams, trained: list[nn.Parameter]) -> torch.optim.Optimizer:
+    """The optimizer over the parameters that have gradients; fused where torch has that: ResNet-50's step with AdamW
+    took 0.03 s instead of 0.13 s on one core, beside 0.7 s for its gradients."""
     common: dict[str, Any] = {"lr": params.lr, "weight_decay": params.weight_decay}
     match params.optimizer:
         case "sgd":
             nesterov = params.momentum > 0
-            return torch.optim.SGD(trained, momentum=params.momentum, nesterov=nesterov, fused=fused, **common)
+            return torch.optim.SGD(trained, momentum=params.momentum, nesterov=nesterov, fused=True, **common)
         case "rmsprop":
             return torch.optim.RMSprop(trained, momentum=params.momentum, **common)
         case "adam":
-            return torch.optim.Adam(trained, fused=fused, **common)
+            return torch.optim.Adam(trained, fused=True, **common)
         case "adamw":
-            return torch.optim.AdamW(trained, fused=fused, **common)
+            return torch.optim.AdamW(trained, fused=True, **common)
         case "nadam":
             return torch.optim.NAdam(trained, **common)
         case "adagrad":
