@@ -184,14 +184,18 @@ class Plan(Frozen):
         return [field for field in fields if field not in assumed]
 
     def in_words(self, field: str) -> str:
-        """A field with its value for people: `lr 0.001`, `3 seeds`, `epochs 3`, `data set digits`."""
+        """A field with its value for people: `lr 0.001`, `3 seeds`, `3 epochs`, `data set digits`."""
         name = field.removeprefix("axes.")
         value = self.axes.get(name) if field.startswith("axes.") else getattr(self, name, None)
-        label = {"batch_size": "batch", "dataset": "data set", "gpus_per_run": "cards a run", "max_steps": "steps"}.get(
-            name, name.replace("_", " ")
-        )
+        label = {"batch_size": "batch", "dataset": "data set"}.get(name, name.replace("_", " "))
         if name == "seed" and isinstance(value, tuple):
             return f"{len(value)} seed{'' if len(value) == 1 else 's'}"
+        if name in ("epochs", "max_steps", "gpus_per_run") and isinstance(value, int):
+            one = {"epochs": "epoch", "max_steps": "step", "gpus_per_run": "card"}[name]
+            tail = " a run" if name == "gpus_per_run" else ""
+            return f"{value} {one}{'' if value == 1 else 's'}{tail}"
+        if name == "priority":
+            return f"{value} priority"
         if isinstance(value, tuple):
             return f"{label} {', '.join(number(v) for v in value)}"
         if isinstance(value, Range):
@@ -200,6 +204,13 @@ class Plan(Frozen):
             limits = [(value.gpu_hours, "GPU-h"), (value.wall_hours, "h")]
             return f"{label} {', '.join(f'{number(v)} {unit}' for v, unit in limits if v is not None)}"
         return f"{label} {number(value)}" if isinstance(value, bool | int | float | str) else label
+
+    def assumptions_in_words(self) -> str:
+        """What was assumed and why, values of one reason together: `3 epochs, lr 0.001 (default); 3 seeds (...)`."""
+        by_reason: dict[str, list[str]] = {}
+        for assumed in self.assumed:
+            by_reason.setdefault(assumed.reason, []).append(self.in_words(assumed.field))
+        return "; ".join(f"{', '.join(values)} ({reason})" for reason, values in by_reason.items())
 
     def why(self, field: str) -> str | None:
         """The reason for which `field` was assumed; None when the message stated it."""

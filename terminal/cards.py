@@ -58,7 +58,7 @@ def read_here(settings: Settings) -> HostCards:
     from keeper.main import watch
 
     alone = settings.model_copy(update={"keeper": settings.keeper.model_copy(update={"enabled": False})})
-    looking = watch(alone, lambda _: None)
+    looking = watch(alone, lambda _: None, open_wait_s=10.0)
     try:
         return looking.tick()
     finally:

@@ -151,8 +151,7 @@ def plan_card(experiment: Experiment) -> Group:
     if said:
         lines.append(Text(f"  as you said: {said}"))
     if plan.assumed:
-        words = "; ".join(f"{plan.in_words(a.field)} ({a.reason})" for a in plan.assumed)
-        lines.append(Text(f"  assumed: {words}"))
+        lines.append(Text(f"  assumed: {plan.assumptions_in_words()}"))
     lines += [Text(f"  note: {note}", style="yellow") for note in plan.notes]
     return Group(*lines)
 
