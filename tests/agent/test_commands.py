@@ -1,0 +1,105 @@
+"""Requests that are no plan: looked up, cancelled or refused, never guessed."""
+
+from __future__ import annotations
+
+import pytest
+
+from agent import commands
+from agent.understand import Understood
+from lab.ledger import Ledger
+from lab.plan import Plan
+from lab.run import Answer, Experiment, ExperimentState, Request, RunState
+
+PLAN = Plan(models=("resnet18", "resnet34"), dataset="digits", axes={"seed": (0,)})
+
+
+def _experiment(ledger: Ledger, user: str = "U0ALICE") -> tuple[Request, Experiment]:
+    request = ledger.submit("compare", user, "slack:C:1")
+    assert request is not None
+    experiment = ledger.propose(request.id, PLAN, None, Answer(kind="plan"))
+    assert experiment is not None
+    return request, ledger.approve(experiment.id, user)
+
+
+def _do(
+    ledger: Ledger, request: Request, intent: str, target: str | None = None, before: tuple[Experiment, ...] = ()
+) -> Answer:
+    understood = Understood(intent=intent, reply="as said", target=target)  # type: ignore[arg-type]
+    return commands.carry_out(understood, request, before, ledger)
+
+
+def test_the_owner_cancels_by_name_or_from_the_thread(ledger: Ledger) -> None:
+    """Both are how people say it; the second must not need the id."""
+    request, first = _experiment(ledger)
+    _, second = _experiment(ledger)
+    named = _do(ledger, request, "cancel", first.id)
+    here = _do(ledger, request, "cancel", None, (second,))
+
+    assert named.text == f"{first.id} is cancelled."
+    assert here.text == f"{second.id} is cancelled."
+    assert {run.state for run in ledger.runs(first.id)} == {RunState.CANCELLED}
+
+
+def test_one_run_is_cancelled_without_the_others(ledger: Ledger) -> None:
+    """`cancel exp-1 run 2` is not `cancel exp-1`."""
+    request, experiment = _experiment(ledger)
+    answer = _do(ledger, request, "cancel", f"{experiment.id} run 2")
+
+    assert answer.text == f"{experiment.id}/2 is cancelled."
+    assert ledger.run(f"{experiment.id}/1").state is RunState.QUEUED
+
+
+def test_somebody_elses_experiment_is_not_cancelled(ledger: Ledger) -> None:
+    """A colleague's night is not yours to end."""
+    _, experiment = _experiment(ledger, "U0BOB")
+    request, _ = _experiment(ledger, "U0ALICE")
+    answer = _do(ledger, request, "cancel", experiment.id)
+
+    assert answer.kind == "refusal"
+    assert ledger.experiment(experiment.id).state is ExperimentState.APPROVED
+
+
+@pytest.mark.parametrize("target", ["the vit one", "everything of mine"])
+def test_a_target_that_is_no_id_is_asked_about(ledger: Ledger, target: str) -> None:
+    """The wrong run stopped costs a night; a question costs a minute."""
+    request, experiment = _experiment(ledger)
+    answer = _do(ledger, request, "cancel", target, (experiment,))
+
+    assert answer.kind == "question"
+    assert ledger.experiment(experiment.id).state is ExperimentState.APPROVED
+
+
+def test_an_unknown_id_changes_nothing(ledger: Ledger) -> None:
+    """Nor does it fall back on the experiment of the thread."""
+    request, experiment = _experiment(ledger)
+    answer = _do(ledger, request, "cancel", "exp-999", (experiment,))
+
+    assert answer.kind == "question"
+    assert ledger.experiment(experiment.id).state is ExperimentState.APPROVED
+
+
+def test_cancelling_twice_says_that_there_is_nothing_to_stop(ledger: Ledger) -> None:
+    """A clear answer and no change."""
+    request, experiment = _experiment(ledger)
+    _do(ledger, request, "cancel", experiment.id)
+
+    assert "Nothing to stop" in _do(ledger, request, "cancel", experiment.id).text
+
+
+def test_status_counts_what_the_ledger_holds(ledger: Ledger) -> None:
+    """Numbers come from code."""
+    request, experiment = _experiment(ledger)
+    run = ledger.bind(f"{experiment.id}/1", ("G0",), "a", 0)
+    ledger.cancel_run(f"{experiment.id}/2", "U0ALICE")
+
+    assert "1 of 2 runs done" in _do(ledger, request, "status", experiment.id).text
+    assert "dispatched" in _do(ledger, request, "status", run.id).text
+    assert _do(ledger, request, "status").text.startswith(experiment.id)
+    assert _do(ledger, request, "gpu_status").kind == "cards"
+
+
+def test_what_is_not_built_is_not_claimed(ledger: Ledger) -> None:
+    """`Quota granted` without a quota would be a lie."""
+    request, _ = _experiment(ledger)
+
+    assert _do(ledger, request, "quota").text == commands.LATER
