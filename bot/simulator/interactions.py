@@ -84,6 +84,8 @@ class Interactions:
         if body.get("delete_original"):
             self._replace(place, None)
             return
+        if not isinstance(body.get("blocks") or [], list):
+            raise SlackRefusal("invalid_blocks_format")
         check_message(body.get("text"), body.get("blocks"), body.get("attachments"), self._limits, updating=False)
         if body.get("replace_original"):
             self._replace(place, body)

@@ -50,13 +50,13 @@ class Page:
     def stop(self) -> None:
         """Every open stream ends."""
         self._workspace.unwatch(self._on_change)
-        for queue in self._streams:
-            queue.put_nowait(None)
+        for queue in list(self._streams):
+            self._offer(queue, None)
 
     def presence_changed(self) -> None:
         """Whoever looks sees whether the app is connected; call it on the loop."""
-        for queue in self._streams:
-            queue.put_nowait(_sent({"kind": "presence", "connected": self._connected()}))
+        for queue in list(self._streams):
+            self._offer(queue, _sent({"kind": "presence", "connected": self._connected()}))
 
     # -- reading --------------------------------------------------------------------------------------------------
 
@@ -90,10 +90,10 @@ class Page:
         """Server-sent events until the reader leaves; the first tells who is connected."""
         viewer = self._viewer(request)
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
-        await response.prepare(request)
         queue: asyncio.Queue[str | None] = asyncio.Queue(_BACKLOG)
-        self._streams[queue] = viewer
+        self._streams[queue] = viewer  # before the page hears that the stream is open, and reads the state
         try:
+            await response.prepare(request)
             await response.write(_sent({"kind": "presence", "connected": self._connected()}).encode())
             while (text := await _next(queue)) is not None:
                 await response.write(text.encode())
@@ -139,14 +139,16 @@ class Page:
     def _spread(self, change: Change) -> None:
         text = _sent({"kind": change.kind, "channel": change.channel, "body": change.body})
         for queue, viewer in list(self._streams.items()):
-            if not self._visible(change, viewer):
-                continue
-            if queue.full():
-                del self._streams[queue]  # too slow a reader: it reconnects and reads the state anew
-                queue.get_nowait()
-                queue.put_nowait(None)
-            else:
-                queue.put_nowait(text)
+            if self._visible(change, viewer):
+                self._offer(queue, text)
+
+    def _offer(self, queue: "asyncio.Queue[str | None]", text: str | None) -> None:
+        """The piece is in the queue. Too slow a reader is cut off: it reconnects and reads the state anew."""
+        if queue.full():
+            self._streams.pop(queue, None)
+            queue.get_nowait()
+            text = None
+        queue.put_nowait(text)
 
     def _visible(self, change: Change, viewer: str) -> bool:
         channel = self._workspace.channels.get(change.channel)

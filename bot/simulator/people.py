@@ -5,6 +5,7 @@ import re
 import time
 import uuid
 from collections.abc import Callable
+from copy import deepcopy
 
 from bot.simulator.api.views import replace_view
 from bot.simulator.interactions import Interactions
@@ -117,13 +118,15 @@ class People:
         return delivery
 
     def _whispered(self, ts: str, user: str) -> Json | None:
-        mine = (e for e in self._workspace.ephemerals if e["ts"] == ts and e["to"] == user)
-        return next(mine, None)
+        with self._workspace.changed:
+            mine = [e for e in self._workspace.ephemerals if e["ts"] == ts and e["to"] == user]
+            return deepcopy(mine[0]) if mine else None
 
     def _view(self, view_id: str) -> Json:
-        for view in (*self._workspace.views.values(), *self._workspace.homes.values()):
-            if view["id"] == view_id:
-                return view
+        with self._workspace.changed:
+            for view in (*self._workspace.views.values(), *self._workspace.homes.values()):
+                if view["id"] == view_id:
+                    return deepcopy(view)
         raise NoSuchThing(f"no open view {view_id!r}; there are {', '.join(self._workspace.views) or 'none'}")
 
     def _tell_failure(self, channel: str, user: str, what: str) -> Callable[[Delivery], None]:

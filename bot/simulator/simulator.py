@@ -97,6 +97,11 @@ class Simulator:
         return f"{self.base_url}/?token={self._server.door.page_token}"
 
     @property
+    def still_url(self) -> str:
+        """The page without live changes, for a screenshot: an open stream holds a headless browser's virtual time."""
+        return f"{self.url}&live=off"
+
+    @property
     def bot_token(self) -> str:
         return self._server.door.bot_token
 

@@ -30,6 +30,7 @@ _TYPED = {"plain_text_input", "number_input", "email_text_input", "url_text_inpu
 _IN_ACTIONS = {"button", "overflow"} | _MENUS | _PICKERS | _CHOICES
 _IN_SECTION = _IN_ACTIONS | {"image"}
 _IN_INPUT = _MENUS | _PICKERS | _CHOICES | _TYPED
+_MANY = 10_000  # Slack names no limit for the parts of a rich_text block
 _RICH = {"rich_text_section", "rich_text_list", "rich_text_preformatted", "rich_text_quote"}
 
 
@@ -43,6 +44,8 @@ def check_message(
         raise SlackRefusal("msg_too_long")
     if attachments and len(attachments) > limits.message.attachments:
         raise SlackRefusal("too_many_attachments")
+    if not all(isinstance(item, dict) and isinstance(item.get("blocks") or [], list) for item in attachments or []):
+        raise SlackRefusal("invalid_attachments")
     nested = [block for item in attachments or [] for block in item.get("blocks") or []]
     if sum(_is(block, "table") for block in [*(blocks or []), *nested]) > limits.block.tables:
         raise SlackRefusal("invalid_blocks", ["[ERROR] only_one_table_allowed [json-pointer:/blocks]"])
@@ -100,6 +103,12 @@ def block_complaints(blocks: list[Any], surface: Surface, limits: Limits, *, at:
 
 def _say(what: str, pointer: str) -> str:
     return f"[ERROR] {what} [json-pointer:{pointer}]"
+
+
+def _kind(value: Any) -> str | None:
+    """The type of a block or element; None where there is none that could be one."""
+    kind = value.get("type") if isinstance(value, dict) else None
+    return kind if isinstance(kind, str) else None
 
 
 def _is(block: Any, kind: str) -> bool:
@@ -176,7 +185,7 @@ class _Check:
     # -- blocks ---------------------------------------------------------------------------------------------------
 
     def block(self, block: Any, at: str, surface: Surface) -> None:
-        kind = block.get("type") if isinstance(block, dict) else None
+        kind = _kind(block)
         if kind is None:
             self.add("missing required field: type", at)
             return
@@ -267,12 +276,13 @@ class _Check:
 
     def _rich_text(self, block: Json, at: str) -> None:
         self.allowed(block, at, "elements")
-        for index, element in enumerate(block.get("elements") or []):
-            if not isinstance(element, dict) or element.get("type") not in _RICH:
-                self.add("unsupported type", f"{at}/elements/{index}/type")
+        if not self.required(block, at, "elements"):
+            return
+        for index, element in enumerate(self.count(block["elements"], f"{at}/elements", _MANY)):
+            if _kind(element) not in _RICH:
+                self.add(f"unsupported type: {_kind(element)}", f"{at}/elements/{index}/type")
             elif not isinstance(element.get("elements"), list):
                 self.add("missing required field: elements", f"{at}/elements/{index}")
-        self.required(block, at, "elements")
 
     def _markdown(self, block: Json, at: str) -> None:
         self.allowed(block, at, "text")
@@ -312,7 +322,7 @@ class _Check:
     # -- elements -------------------------------------------------------------------------------------------------
 
     def element(self, element: Any, at: str, permitted: set[str]) -> None:
-        kind = element.get("type") if isinstance(element, dict) else None
+        kind = _kind(element)
         if kind not in permitted:
             self.add(f"unsupported type: {kind}", f"{at}/type")
             return
@@ -368,6 +378,9 @@ class _Check:
             groups = self.count(element["option_groups"], f"{at}/option_groups", limits.option_groups, least=1)
             for index, group in enumerate(groups):
                 here = f"{at}/option_groups/{index}"
+                if not isinstance(group, dict):
+                    self.add("must be an object", here)
+                    continue
                 self.text_object(group.get("label"), f"{here}/label", limits.option_text, plain=True)
                 self._option_list(group.get("options"), f"{here}/options", limits.options)
             return

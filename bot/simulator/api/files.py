@@ -29,12 +29,12 @@ def complete_upload(call: Call) -> Json:
     if not wanted or len(wanted) > call.limits.message.files:
         raise SlackRefusal("invalid_arguments", ["[ERROR] must have 1 to 10 files [json-pointer:/files]"])
     files = [_uploaded(call, item) for item in wanted]
-    channels = _channels(call)
+    messages = [(channel, _message(call, channel)) for channel in _channels(call)]
     for file, item in zip(files, wanted, strict=True):
         file.title = str(item.get("title") or file.name)
         file.shared = True
-    for channel in channels:
-        _post(call, channel, files)
+    for channel, message in messages:
+        _post(call, channel, message, files)
     return {"files": [public_file(file, call.base_url) for file in files]}
 
 
@@ -79,7 +79,8 @@ def _channels(call: Call) -> list[Channel]:
     return [call.with_args(channel=name).channel(writing=True) for name in names]
 
 
-def _post(call: Call, channel: Channel, files: list[StoredFile]) -> None:
+def _message(call: Call, channel: Channel) -> Json:
+    """The message that will carry the files, checked before anything is changed."""
     text = str(call.args.get("initial_comment") or "")
     blocks = call.array("blocks", "invalid_blocks_format")
     if text or blocks:
@@ -88,6 +89,10 @@ def _post(call: Call, channel: Channel, files: list[StoredFile]) -> None:
     thread_ts = call.thread_ts(channel)
     if thread_ts is not None:
         message["thread_ts"] = thread_ts
+    return message
+
+
+def _post(call: Call, channel: Channel, message: Json, files: list[StoredFile]) -> None:
     message["files"] = [public_file(file, call.base_url) for file in files]
     message["upload"] = True
     for file in files:

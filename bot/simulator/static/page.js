@@ -55,11 +55,22 @@ async function post(act, body) {
   return false;
 }
 
+let loads = 0;
+let loaded = 0;
+let held = [];
+
+/** The whole state, and after it what the stream brought meanwhile: the answer may be older than that. */
 async function load(user) {
+  const mine = ++loads;
   const response = await fetch(`/page/state?user=${encodeURIComponent(user)}`);
   if (!response.ok) return notice("The simulator does not know this browser. Open the address that was printed at its start.");
+  const state = await response.json();
+  if (mine !== loads) return; // a later one is under way
   const before = store?.current;
-  store = new Store(await response.json());
+  store = new Store(state);
+  held.forEach((change) => store.apply(change));
+  held = [];
+  loaded = mine;
   const places = store.channels.map((channel) => channel.id);
   store.current = places.includes(before) ? before : places[0];
   sessionStorage.setItem("who", store.viewer);
@@ -69,13 +80,10 @@ async function load(user) {
 function follow() {
   stream?.close();
   stream = new EventSource(`/page/stream?user=${encodeURIComponent(store.viewer)}`);
-  let opened = false;
-  stream.onopen = () => {
-    if (opened) load(store.viewer); // what came while the stream was broken
-    opened = true;
-  };
+  stream.onopen = () => load(store.viewer); // what came while there was no stream
   stream.onmessage = (event) => {
     const change = JSON.parse(event.data);
+    if (loaded !== loads) held.push(change);
     if (change.kind === "posted" && change.channel !== store.current) unread.add(change.channel);
     if (store.apply(change)) load(store.viewer);
     else draw();
@@ -282,8 +290,9 @@ find("thread-close").addEventListener("click", () => {
 find("who").addEventListener("change", async (event) => {
   root = null;
   room.clear();
+  stream?.close();
   await load(event.target.value);
-  follow();
+  if (live) follow();
 });
 
 /** A permalink such as /archives/C0LAB/p1700000000000100 leads to its message, or to the thread that it is in. */
@@ -296,9 +305,10 @@ function goToLink(path) {
 }
 
 const path = location.pathname;
+const live = new URLSearchParams(location.search).get("live") !== "off";
 history.replaceState(null, "", "/"); // the token has done its work
 await load(sessionStorage.getItem("who") ?? "");
 if (store) {
   goToLink(path);
-  follow();
+  if (live) follow();
 }

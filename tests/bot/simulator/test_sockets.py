@@ -1,14 +1,23 @@
 """Socket Mode: acks and their times, redelivery, reconnects, several connections."""
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
+import pytest
 import websocket
 from slack_bolt import App
 from slack_bolt.adapter.socket_mode import SocketModeHandler
 from slack_sdk import WebClient
 
 from bot.simulator import Simulator
+
+
+@pytest.fixture
+def slack() -> Iterator[Simulator]:
+    """A simulator that waits 0.3 s for an ack and redelivers after 0, 0.2 and 0.3 s."""
+    with Simulator(ack_timeout_s=0.3, redelivery_s=(0.0, 0.2, 0.3)) as simulator:
+        yield simulator
 
 
 def link(slack: Simulator) -> websocket.WebSocket:
@@ -104,14 +113,20 @@ def test_app_reconnects_after_disconnect_and_after_a_cut(slack: Simulator, app: 
     handler.close()
 
 
+def test_command_without_ack_tells_the_person(slack: Simulator) -> None:
+    """The trap of five blocked listeners: a command never acknowledged is an error that people see."""
+    socket = link(slack)
+    slack.command("/gpu-monitor")
+    (told,) = slack.wait_for(lambda: slack.ephemerals)
+
+    assert "operation_timeout" in told["text"]
+    socket.close()
+
+
 def test_ticket_opens_one_connection(slack: Simulator) -> None:
     """A URL that somebody else saw is of no use to them."""
     url = WebClient(base_url=slack.api_url).apps_connections_open(app_token=slack.app_token)["url"]
     websocket.create_connection(url, timeout=5, suppress_origin=True).close()
 
-    try:
+    with pytest.raises(websocket.WebSocketBadStatusException):
         websocket.create_connection(url, timeout=5, suppress_origin=True)
-        refused = False
-    except websocket.WebSocketBadStatusException:
-        refused = True
-    assert refused

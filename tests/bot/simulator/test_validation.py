@@ -3,6 +3,8 @@
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from bot.simulator.limits import slack_limits
 from bot.simulator.refusal import SlackRefusal
@@ -159,3 +161,19 @@ def test_modal_is_refused(change: Json, what: str) -> None:
     view = {"type": "modal", "title": plain("Edit"), "blocks": [section()], **change}
 
     assert any(what in said for said in view_complaints(view, LIMITS))
+
+
+KEYS = st.sampled_from(["type", "text", "elements", "fields", "accessory", "rows", "options", "confirm", "element"])
+KINDS = st.sampled_from(["section", "actions", "table", "rich_text", "button", "static_select", "input", "mrkdwn"])
+ANYTHING = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=4) | KINDS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=4),
+    max_leaves=12,
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(ANYTHING, max_size=3))
+def test_any_json_gets_an_answer(blocks: list[Any]) -> None:
+    """Whatever a bot sends, it hears what is wrong: a crash of the simulator would look like Slack being away."""
+    assert all(isinstance(said, str) for said in block_complaints(blocks, "message", LIMITS))
