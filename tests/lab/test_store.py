@@ -1,0 +1,82 @@
+"""The embedded Valkey: on a private socket, durable, one a data folder; and errors that say what to do."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from lab import store
+from lab.errors import ConfigError, OperatorError, StoreAwayError
+from lab.settings import Settings
+
+
+@pytest.fixture
+def own() -> Iterator[Settings]:
+    """Settings of an embedded Valkey of the test's own, on a path short enough for a socket."""
+    folder = Path(tempfile.mkdtemp(prefix="on-", dir="/tmp"))
+    yield Settings(data_dir=folder)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def test_it_listens_on_a_private_socket_and_on_no_port(own: Settings) -> None:
+    """Whoever reaches Redis can start runs."""
+    with store.embedded(own):
+        client = store.connect(own)
+        ours = psutil.Process(client.info("server")["process_id"])
+        ports = [c for c in ours.net_connections("inet") if c.status == psutil.CONN_LISTEN]
+        modes = [stat.S_IMODE(os.stat(path).st_mode) for path in (own.socket_path, own.socket_path.parent)]
+        port = client.config_get("port")["port"]
+
+    assert ports == []
+    assert port == "0"
+    assert modes == [0o700, 0o700]
+
+
+def test_it_keeps_everything_over_a_restart(own: Settings) -> None:
+    """People leave their experiments to it at night."""
+    with store.embedded(own):
+        store.connect(own).set("on:kept", "yes")
+
+    with store.embedded(own):
+        assert store.connect(own).get("on:kept") == "yes"
+
+
+def test_a_second_one_on_the_same_folder_is_refused(own: Settings) -> None:
+    """Two servers would write one file."""
+    with store.embedded(own), pytest.raises(OperatorError, match="up already"), store.embedded(own):
+        pass
+
+
+def test_a_path_too_long_for_a_socket_names_the_key(tmp_path: Path) -> None:
+    """The kernel's own error would say nothing of data_dir."""
+    with pytest.raises(ConfigError, match="data_dir"), store.embedded(Settings(data_dir=tmp_path / ("x" * 100))):
+        pass
+
+
+def test_absence_is_explained(own: Settings) -> None:
+    """It says where it looked and how to start it."""
+    with pytest.raises(StoreAwayError, match="overnight up"):
+        store.check(store.connect(own, patient=False), own)
+
+
+def test_a_broken_url_names_the_key() -> None:
+    """The process ends at start with the key and what was wanted."""
+    with pytest.raises(ConfigError, match="redis_url"):
+        store.connect(Settings(redis_url="http://elsewhere"))
+
+
+def test_an_absent_remote_is_explained_without_its_password() -> None:
+    """The URL holds a secret."""
+    settings = Settings(redis_url="redis://:secret@127.0.0.1:1/0")
+
+    with pytest.raises(StoreAwayError) as caught:
+        store.check(store.connect(settings, patient=False), settings)
+
+    assert "secret" not in str(caught.value)
