@@ -71,7 +71,12 @@ def catalog() -> Catalog:
     names: dict[str, tuple[Kind, str]] = {}
     for source in ("torchvision", "timm"):
         names |= {squash(n): ("model", n) for n in listed[source]}
-    for kind, table in (("model", kept["families"]), ("model", kept["models"]), ("dataset", kept["datasets"])):
+    tables: tuple[tuple[Kind, dict[str, list[str]]], ...] = (
+        ("model", kept["families"]),
+        ("model", kept["models"]),
+        ("dataset", kept["datasets"]),
+    )
+    for kind, table in tables:
         for name, aliases in table.items():
             names |= {squash(a): (kind, name) for a in [*([] if table is kept["families"] else [name]), *aliases]}
     sources: dict[str, Source] = dict.fromkeys(listed["torchvision"], "torchvision")

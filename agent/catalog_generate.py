@@ -15,7 +15,8 @@ OUTPUT = Path(__file__).with_name("catalog.json")
 IMAGE_SIZE = 224
 MEASURED = re.compile(
     r"(resnet|resnext|wide_resnet|efficientnet|tf_efficientnet|mobilenet|densenet|vit_(tiny|small|base|large)_patch\d+_224$"
-    r"|vit_b_|vit_l_|vgg|convnext|shufflenet|swin_(tiny|small|base|t|s|b)|deit_|regnet|squeezenet|alexnet|googlenet|mnasnet"
+    r"|vit_b_|vit_l_|vgg|convnext|shufflenet"
+    r"|swin_(tiny|small|base|t|s|b)|deit_|regnet|squeezenet|alexnet|googlenet|mnasnet"
     r"|inception_v3|mixer_(s|b)|xception)"
 )
 

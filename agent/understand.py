@@ -3,16 +3,33 @@
 from __future__ import annotations
 
 import json
+import logging
 import sys
-import time
-from typing import Any
+from collections.abc import Iterable, Iterator
+from typing import Any, Literal
 
+from agent.ground import ground
+from agent.model import Proposer
 from agent.reader import PreviousPlan, Reading, read
-from agent.reader.intents import PLANNING, Intent
+from agent.reader.intents import Intent
 from agent.reader.wording import say
+from lab.errors import ModelError
 from lab.plan import MAX_RUNS, Assumed, Axis, Budget, Frozen, Plan, Range, Scalar
 
-BIG = frozenset({"vision"})
+log = logging.getLogger(__name__)
+UNSAID = frozenset({"gpus_per_run", "priority"})
+"""Assumed fields that a reply need not mention: one card and normal priority are what people expect."""
+
+ANSWERED: frozenset[Intent] = frozenset(
+    {"chitchat", "help", "gpu_status", "quota", "silence", "status", "explain", "cancel"}
+)
+CASE_FIELDS = frozenset({"models", "dataset", "epochs", "max_steps", "gpus_per_run", "metric", "search", "trials"}) | {
+    "priority",
+    "deadline",
+    "schedule",
+    "mode",
+    "notes",
+}
 
 
 class Defaults(Frozen):
@@ -39,6 +56,8 @@ class Understood(Frozen):
     """What the person would read."""
     target: str | None = None
     args: dict[str, Scalar] = {}
+    dropped: tuple[str, ...] = ()
+    """What the language model proposed and the message does not say."""
     model_note: str | None = None
     """Why the language model had no part in it although one is set; None when it had, or none is set."""
 
@@ -52,13 +71,33 @@ def understand(
     text: str,
     previous: PreviousPlan | None = None,
     requester: str = "",
-    model: Any = None,
+    model: Proposer | None = None,
     defaults: Defaults | None = None,
 ) -> Understood:
-    """What the message comes to; it changes nothing and starts nothing."""
+    """What the message comes to; it changes nothing and starts nothing.
+
+    Args:
+        requester: id of the asker, for the log.
+        model: proposes, where one is set; without it, or where it fails, the reader's understanding stands.
+    """
     defaults = defaults or Defaults()
     reading = read(text, previous, defaults.max_runs)
-    return conclude(reading, text, previous, defaults)
+    if model is None or not _worth_asking(reading):
+        return conclude(reading, text, previous, defaults)
+    try:
+        grounded = ground(model.propose(text, previous), reading)
+    except ModelError as error:
+        log.info("reader alone: %s", error)
+        alone = conclude(reading, text, previous, defaults)
+        return alone.model_copy(update={"model_note": f"{error}; this is what the reader understood"})
+    understood = conclude(grounded.reading, text, previous, defaults)
+    plan = understood.plan and understood.plan.model_copy(update={"prompt": model.prompt})
+    return understood.model_copy(update={"plan": plan, "dropped": grounded.dropped})
+
+
+def _worth_asking(reading: Reading) -> bool:
+    """False where a model could not add anything: refusals, commands that the reader is sure of, empty messages."""
+    return reading.refusal is None and bool(reading.left) and (reading.plans or not reading.sure)
 
 
 def conclude(reading: Reading, text: str, previous: PreviousPlan | None, defaults: Defaults) -> Understood:
@@ -88,10 +127,11 @@ def _reply(reading: Reading, plan: Plan | None, question: str | None) -> str:
     if plan is None:
         if question:
             return question
-        fields = {"target": reading.target or "your experiments", "what": ", ".join(f"{k} {v}" for k, v in reading.args.items())}
-        return say(reading.intent if reading.intent in ("chitchat", "help", "gpu_status", "quota", "silence", "status", "explain", "cancel") else "what", reading.chinese, **fields)
+        what = ", ".join(f"{k} {v}" for k, v in reading.args.items())
+        key = reading.intent if reading.intent in ANSWERED else "what"
+        return say(key, reading.chinese, target=reading.target or "your experiments", what=what)
     shown = say("plan", reading.chinese, title=plan.title(), arithmetic=plan.arithmetic())
-    assumed = ", ".join(f"{a.field} ({a.reason})" for a in plan.assumed)
+    assumed = ", ".join(f"{a.field} ({a.reason})" for a in plan.assumed if a.field not in UNSAID)
     shown += say("assumed", reading.chinese, list=assumed) if assumed else ""
     return " ".join([shown, *plan.notes, *([question] if question else [])])
 
@@ -136,8 +176,9 @@ def _plan(reading: Reading, text: str, previous: PreviousPlan | None, defaults: 
     )
 
 
-def _search(reading: Reading) -> Any:
-    return reading.search if reading.search in ("random", "bayesian") else "grid"
+def _search(reading: Reading) -> Literal["grid", "random", "bayesian"]:
+    kinds: tuple[Literal["random", "bayesian"], ...] = ("random", "bayesian")
+    return next((k for k in kinds if k == reading.search), "grid")
 
 
 def _budget(plan: Plan) -> Budget | None:
@@ -187,10 +228,7 @@ def to_case(case_id: str, understood: Understood) -> dict[str, Any]:
 
 
 def _case_plan(plan: Plan) -> dict[str, Any]:
-    record = plan.model_dump(
-        mode="json",
-        include={"models", "dataset", "epochs", "max_steps", "gpus_per_run", "metric", "search", "trials", "priority", "deadline", "schedule", "mode", "notes"},
-    )  # fmt: skip
+    record = plan.model_dump(mode="json", include=set(CASE_FIELDS))
     axes = {k: v.model_dump(exclude_none=True) if isinstance(v, Range) else list(v) for k, v in plan.axes.items()}
     budget = plan.budget.model_dump(exclude_none=True) if plan.budget else None
     return record | {"axes": axes, "budget": budget, "n_runs": asked_runs(plan), "n_runs_planned": plan.n_runs}
@@ -202,7 +240,7 @@ def asked_runs(plan: Plan) -> int:
     return plan.n_runs // len(seeds) if plan.why("axes.seed") and isinstance(seeds, tuple) else plan.n_runs
 
 
-def batch(lines: Any, defaults: Defaults, model: Any = None) -> Any:
+def batch(lines: Iterable[str], defaults: Defaults, model: Proposer | None = None) -> Iterator[str]:
     """One answer, as a JSON line, for each JSON line with `id`, `text`, `context` and `requester`."""
     for line in lines:
         if not line.strip():
@@ -220,10 +258,7 @@ def main() -> None:
         for answer in batch(sys.stdin, Defaults()):
             print(answer, flush=True)
         return
-    began = time.perf_counter()
-    understood = understand(" ".join(sys.argv[1:]))
-    print(understood.model_dump_json(indent=1))
-    print(f"{(time.perf_counter() - began) * 1000:.0f} ms", file=sys.stderr)
+    print(understand(" ".join(sys.argv[1:])).model_dump_json(indent=1))
 
 
 if __name__ == "__main__":

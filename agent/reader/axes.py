@@ -1,3 +1,4 @@
+# ruff: noqa: E501  (a pattern broken over lines is harder to read than a long one)
 """The axes of an experiment: what people call them, which values they can have, and where they stand in a message."""
 
 from __future__ import annotations

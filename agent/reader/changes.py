@@ -1,3 +1,4 @@
+# ruff: noqa: E501  (a pattern broken over lines is harder to read than a long one)
 """Changes of a thread's plan: what is set, added, dropped, swapped or scaled, and the plan that comes of it."""
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ TIMES: tuple[tuple[re.Pattern[str], str], ...] = (
     (_rx(r"(?P<key>KEY)\s*(?:小|低|降低?|减小|降)(?:了)?一个数量级|(?:an\s+)?order of magnitude (?:lower|smaller|less)\s+(?P<key2>KEY)|(?P<key3>KEY)\s*(?:an\s+)?order of magnitude (?:lower|smaller)"), "0.1"),
     (_rx(r"(?P<key>KEY)\s*(?:大|高|提高?|增大|升)(?:了)?一个数量级|(?:an\s+)?order of magnitude (?:higher|larger|bigger)\s+(?P<key2>KEY)|(?P<key3>KEY)\s*(?:an\s+)?order of magnitude (?:higher|larger)"), "10"),
     (_rx(rf"(?P<key>KEY)\s*(?:by|除以|缩小|/|÷)\s*(?P<div>{COUNT})\s*倍?(?![\d.e])|(?P<div2>{COUNT})\s*x\s*(?:lower|smaller|less)\s+(?P<key2>KEY)"), "/"),
-    (_rx(rf"(?P<key>KEY)\s*(?:x|\*|乘以?|times|放大|扩大)\s*(?P<mul>\d+(?:\.\d+)?)(?:\s*倍)?|(?P<mul2>\d+(?:\.\d+)?)\s*x\s*(?:the\s+|higher\s+|larger\s+|bigger\s+|more\s+)?(?P<key2>KEY)"), "*"),
+    (_rx(r"(?P<key>KEY)\s*(?:x|\*|乘以?|times|放大|扩大)\s*(?P<mul>\d+(?:\.\d+)?)(?:\s*倍)?|(?P<mul2>\d+(?:\.\d+)?)\s*x\s*(?:the\s+|higher\s+|larger\s+|bigger\s+|more\s+)?(?P<key2>KEY)"), "*"),
 )  # fmt: skip
 SCALED = {
     name: [(re.compile(p.pattern.replace("KEY", rf"(?<![A-Za-z0-9])(?:{keys})(?![A-Za-z])"), FLAGS), how) for p, how in TIMES]

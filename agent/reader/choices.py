@@ -1,3 +1,4 @@
+# ruff: noqa: E501  (a pattern broken over lines is harder to read than a long one)
 """Axes whose values are words or on/off: optimizers, precisions, schedules, losses, augmentations, toggles."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# ruff: noqa: E501  (a pattern broken over lines is harder to read than a long one)
 """What surrounds an experiment: deadline, priority, schedule, metric, kind of search, mode."""
 
 from __future__ import annotations
@@ -109,7 +110,10 @@ def _repeated(page: Page) -> dict[str, Scalar] | None:
         return None
     groups = {k: v for k, v in match.groupdict().items() if v}
     every = " ".join(str(groups[k]) for k in ("n", "unit", "adverb", "zn", "zunit") if k in groups)
-    return {"every": every.lower()} | ({"at": groups["at"].strip()} if "at" in groups else {})
+    schedule: dict[str, Scalar] = {"every": every.lower()}
+    if "at" in groups:
+        schedule["at"] = groups["at"].strip()
+    return schedule
 
 
 def _schedule(page: Page, told: Circumstances, asks_later: bool) -> None:
@@ -118,10 +122,10 @@ def _schedule(page: Page, told: Circumstances, asks_later: bool) -> None:
     if after and AFTER_CUE.search(after[0]):
         page.cross(*after.span())
         schedule["after"] = after["what"]
-    if idle := page.take(IDLE):
-        if re.search(r"idle|free|avail|empty|空|闲", idle[0]):
-            schedule["when"] = "idle"
-            told.hints.setdefault("priority", idle[0].strip())
+    idle = page.take(IDLE)
+    if idle and re.search(r"idle|free|avail|empty|空|闲", idle[0]):
+        schedule["when"] = "idle"
+        told.hints.setdefault("priority", idle[0].strip())
     if (schedule or asks_later) and (window := page.take(WINDOW)):
         schedule["window"] = "weekend" if re.search("weekend|周末", window[0]) else "night"
     start = page.take(ZH_START) or page.take(START)

@@ -1,3 +1,4 @@
+# ruff: noqa: E501  (a pattern broken over lines is harder to read than a long one)
 """Whom or what a command is about, and its arguments."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# ruff: noqa: E501  (a pattern broken over lines is harder to read than a long one)
 """Numbers of things with a unit: epochs, steps, seeds, cards, trials, runs, hours."""
 
 from __future__ import annotations
@@ -5,7 +6,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-from agent.reader.numbers import COUNT, FLAGS, LIST, NUMBER, TO, Interval, count, steps, values
+from agent.reader.numbers import COUNT, FLAGS, LIST, TO, Interval, count, steps, values
 from agent.reader.page import Page
 
 MORE = r"(?P<more>\s*(?:个|轮)?\s*(?:more|extra|additional|another|further|再|额外|更多)\s*)?"
@@ -43,7 +44,7 @@ SEED_COUNTS = (
     _rx(rf"(?:repeat(?:ed)?|rerun|run)\s*(?:it|each|everything|this|every (?:config\w*|setting|model)|all)?\s*(?:config\w*|setting|model|one)?\s*(?P<n>{COUNT})\s*times"),
     _rx(rf"(?:each|every|every config\w*|each config\w*|each model|each setting)\s*(?P<n>{COUNT})\s*times|(?P<n2>{COUNT})\s*(?:repeats?|repetitions?|replicates?|times each)"),
     _rx(rf"(?:重复|各跑|每个(?:配置|模型|设置)?跑|各重复|每组跑|每种跑|都跑)\s*(?P<n>{COUNT})\s*(?:次|遍)"),
-    _rx(rf"(?:n[_ ]?|num[_ ]?)?seeds\s*[=:]\s*(?P<n>1?\d)(?![\d.]|\s*(?:,|/|~|-|\d|and\b|or\b|to\b|和|到))"),
+    _rx(r"(?:n[_ ]?|num[_ ]?)?seeds\s*[=:]\s*(?P<n>1?\d)(?![\d.]|\s*(?:,|/|~|-|\d|and\b|or\b|to\b|和|到))"),
 )  # fmt: skip
 SEED_RANGE = _rx(rf"(?:{SEED})\s*(?:[=:#(\[]|from|从|values?|为|是|用|取)*\s*(?P<low>\d+)(?:{TO}|\s*\.\.\s*)(?P<high>\d+)")
 SEED_LIST = _rx(rf"(?<!\d )(?<!\d)(?:{SEED})\s*(?:[=:#(\[{{]|values?|为|是|用|取|设为|改成|换成|固定为?|set to|to|→)*\s*(?P<list>{LIST})(?!\s*(?:epochs?|gpus?|轮|卡|%|种|个))")
@@ -86,6 +87,12 @@ class Counts:
     wall_hours: float | None = None
     axes: dict[str, int] = field(default_factory=dict)
     """Warm-up and patience, which have the units of epochs and steps."""
+
+    @property
+    def anything(self) -> bool:
+        """True when the message states any number of a run: not the runs that it counts itself."""
+        stated = (self.epochs, self.epochs_added, self.max_steps, self.seeds, self.seeds_added, self.gpus, self.trials)
+        return any(n is not None for n in (*stated, self.gpu_hours, self.wall_hours)) or bool(self.seed_values)
 
 
 def read(page: Page) -> Counts:

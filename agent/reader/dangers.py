@@ -1,3 +1,4 @@
+# ruff: noqa: E501  (a pattern broken over lines is harder to read than a long one)
 """Requests that are refused whatever else they say: secrets, shell commands, injections, other people's runs."""
 
 from __future__ import annotations

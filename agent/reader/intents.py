@@ -1,3 +1,4 @@
+# ruff: noqa: E501  (a pattern broken over lines is harder to read than a long one)
 """Cues for each intent, and which one a message has."""
 
 from __future__ import annotations

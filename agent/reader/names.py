@@ -1,3 +1,4 @@
+# ruff: noqa: E501  (a pattern broken over lines is harder to read than a long one)
 """Models and data sets in a message: known names, lists of sizes (`resnet18/34`), paths, and names that nobody knows."""
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ UNKNOWN_MODEL = re.compile(
 )
 VERSUS = re.compile(r"(?P<left>[A-Za-z][\w\-./+]*[\w+])?\s*(?:\bvs\.?|\bversus\b|\bagainst\b|对比|和|与)\s*(?P<right>[A-Za-z][\w\-./+]*[\w+])?", FLAGS)
 LOOKS_LIKE_NAME = re.compile(r"^(?=.*[A-Za-z])(?=.*\d)[A-Za-z0-9][\w\-./+]*$|^[A-Za-z]{2,}(?:net|former|bert|gan|mixer)[\w\-]*$", re.IGNORECASE)
+REFERENCE = re.compile(r"(?:\b(?:the|this|that|same)|该|这个|那个|这种)\s*$", FLAGS)
+"""In front of a family's name it points back to a model that was named before."""
 WORD = re.compile(r"[A-Za-z][A-Za-z0-9_\-]{3,}[A-Za-z0-9]")
 NOT_NAMES = re.compile(
     r"^(?:exp-?\d+(?:/\d+)?|runs?\d*|gpus?\d*|cuda:?\d*|fp\d+|bf\d+|int\d+|tf\d+|top-?\d|v\d+|[abchlv]\d{2,3}|seed\d*|lr\d*|bs\d*|x\d+|\d+x\d+|k\d+|r\d+|fold\d*|h\d+|pid\d*|node-?\d+|gpu-?\d+|u[0-9a-z]{4,})$",
@@ -100,6 +103,8 @@ def _note(page: Page, names: Names, found: catalog.Found) -> None:
     if found.name == "clip_vit_b_32" and re.match(r"\s*(?:ping|norm|grad|=|\d)", page.text[found.end :], FLAGS):
         return
     called = page.text[found.start : found.end]
+    if found.family and names.models and REFERENCE.search(page.text[: found.start]):
+        return
     if called.islower() and called in COMMON_WORDS:
         return
     _add(names, found.kind, found.name, found.start, found.end)
@@ -165,7 +170,7 @@ def _judge_typo(page: Page, names: Names, match: re.Match[str]) -> None:
     if not re.search(r"\d|net|vit|bert|mnist|cifar|former", word, re.IGNORECASE):
         return
     for kind in ("model", "dataset"):
-        if catalog.nearest(word, kind, 1, likeness=0.82):  # type: ignore[arg-type]
+        if catalog.nearest(word, kind, 1, likeness=0.82):
             names.unknown.append((kind, word))
             page.cross(*match.span())
             return

@@ -1,3 +1,4 @@
+# ruff: noqa: E501  (a pattern broken over lines is harder to read than a long one)
 """Numbers as people write them: 1e-3, 10^-4, 3k, 一万, `two`, lists of them, and ranges with and without steps."""
 
 from __future__ import annotations

@@ -25,10 +25,11 @@ MOST_CHARACTERS = 4000
 MOST_EPOCHS = 100_000
 MOST_STEPS = 1_000_000_000
 MOST_CARDS = 64
-ACCURACY = re.compile(r"(?P<a>\d+(?:\.\d+)?)\s*%\s*(?:of\s*)?(?:\w+\s+)?(?:acc|accuracy|top-?1|precision|recall|f1|准确率|精度|正确率)|(?:acc(?:uracy)?|top-?1|准确率|精度|正确率|f1)[^\d%,.;]{0,24}(?P<b>\d+(?:\.\d+)?)\s*%", FLAGS)
-PAST = re.compile(r"\b(?:by|before|until|at|on|for|due)\s+(?:yesterday|last (?:week|night|month|monday|tuesday|wednesday|thursday|friday|year))|昨天(?:[^,.;]{0,6})(?:之?前|开始|跑完)|上周(?:[^,.;]{0,4})(?:之?前|跑完)", FLAGS)
+ACCURACY = re.compile(r"(?P<a>\d+(?:\.\d+)?)\s*%\s*(?:of\s*)?(?:\w+\s+)?(?:acc|accuracy|top-?1|precision|recall|f1|准确率|精度|正确率)|(?:acc(?:uracy)?|top-?1|准确率|精度|正确率|f1)[^\d%,.;]{0,24}(?P<b>\d+(?:\.\d+)?)\s*%", FLAGS)  # noqa: E501
+PAST = re.compile(r"\b(?:by|before|until|at|on|for|due)\s+(?:yesterday|last (?:week|night|month|monday|tuesday|wednesday|thursday|friday|year))|昨天(?:[^,.;]{0,6})(?:之?前|开始|跑完)|上周(?:[^,.;]{0,4})(?:之?前|跑完)", FLAGS)  # noqa: E501
 ONLY_TONIGHT = re.compile(r"^(?:tonight|today|this evening|今晚|今天|今夜|晚上|overnight)$", FLAGS)
-TIMES_SIGN = re.compile(r"(?P<count>\d{2,6})\s*(?:个|种)?\s*(?:values?|settings?|options?|configs?)", FLAGS)
+KEPT = ("max_steps", "gpus_per_run", "metric", "search", "trials", "budget", "deadline", "mode")
+"""Fields that a change of a plan keeps unless it states them."""
 
 
 @dataclass
@@ -211,13 +212,13 @@ def _facts(draft: Draft, previous: PreviousPlan | None) -> Facts:
     both = [a for a in numbers if a.endswith("_alpha") and draft.axes[a] and _has_zero(draft.axes[a])]
     several = [a for a in numbers if a not in both and _size(draft.axes[a]) > 1]
     schedule = around.schedule or {}
-    counted = (told.epochs, told.epochs_added, told.max_steps, told.seeds, told.seeds_added, told.gpus, told.trials, told.gpu_hours, told.wall_hours)
+    settings = bool(draft.axes or draft.told or draft.changes.scale or draft.changes.moved or around.priority)
     return Facts(
         models=len(draft.names.models),
         datasets=len(draft.names.datasets),
         many=bool(several) or bool(draft.expected),
         many_words=bool(both) or any(_size(draft.axes[a]) > 1 for a in words),
-        settings=bool(draft.axes or draft.told or draft.changes.scale or draft.changes.moved or around.priority or any(c is not None for c in counted)),
+        settings=settings or told.anything,
         unknown=any(kind == "model" for kind, _ in draft.names.unknown),
         previous=previous is not None,
         schedule=bool(set(schedule) - {"at"}) or ("at" in schedule and not ONLY_TONIGHT.match(str(schedule["at"]))),
@@ -251,6 +252,7 @@ def _command(draft: Draft, intent: Intent, sure: bool, previous: PreviousPlan | 
         metric=draft.around.metric,
         questions=questions,
         chinese=draft.chinese,
+        left=draft.page.left,
     )
 
 
@@ -288,6 +290,7 @@ def _plan(draft: Draft, intent: Intent, previous: PreviousPlan | None, most_runs
         hints=_hints(draft),
         target=commands.target(intent, draft.page.text, previous, ()) if intent == "modify" else None,
         chinese=draft.chinese,
+        left=draft.page.left,
     )
     if previous is not None and intent in ("modify", "schedule"):
         stated = _changed(draft, stated, previous)
@@ -360,7 +363,7 @@ def _changed(draft: Draft, stated: Reading, previous: PreviousPlan) -> Reading:
     if epochs and draft.counts.epochs_added:
         epochs += draft.counts.epochs_added
     scaled = {k: told.scale.get(k, 1.0) for k in ("epochs", "max_steps", "gpus_per_run")}
-    held = {k: getattr(stated, k) or getattr(previous, k) for k in ("max_steps", "gpus_per_run", "metric", "search", "trials", "budget", "deadline", "mode")}
+    held = {k: getattr(stated, k) or getattr(previous, k) for k in KEPT}
     for name in ("max_steps", "gpus_per_run"):
         held[name] = max(1, round(held[name] * scaled[name])) if held[name] else held[name]
     return stated.model_copy(

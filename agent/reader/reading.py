@@ -99,6 +99,8 @@ class Reading(Frozen):
     target: str | None = None
     args: dict[str, Scalar] = {}
     chinese: bool = False
+    left: str = ""
+    """The message with what was read crossed out: the only place where a model may find more."""
 
     @property
     def plans(self) -> bool:

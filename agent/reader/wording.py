@@ -1,3 +1,4 @@
+# ruff: noqa: E501  (a pattern broken over lines is harder to read than a long one)
 """What the reader says, in English and in Chinese."""
 
 from __future__ import annotations
