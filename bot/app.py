@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import signal
+import socket
 import threading
 from collections.abc import Callable
 from types import TracebackType
@@ -128,6 +130,8 @@ class Bot:
         self._stopping.set()
         self.courier.stop()
         for handler in self._handlers:
+            _hang_up(handler)
+        for handler in self._handlers:
             handler.close()  # type: ignore[no-untyped-call]
         self.whispers.stop()
 
@@ -185,6 +189,18 @@ def main(settings: Settings) -> None:
         log.info("bot: %d connections", bot.connections)
         stopping.wait()
     log.info("bot: stopped")
+
+
+def _hang_up(handler: SocketModeHandler) -> None:
+    """The connection's threads are awake and will end; without this the SDK's close waits seconds for each."""
+    client = handler.client
+    client.closed = True
+    client.auto_reconnect_enabled = False
+    client.message_queue.put(None)
+    sock = client.current_session.sock if client.current_session else None
+    if sock is not None:
+        with contextlib.suppress(OSError):
+            sock.shutdown(socket.SHUT_RDWR)
 
 
 def _on_error(whispers: Whispers) -> Callable[..., BoltResponse | None]:

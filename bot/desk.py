@@ -116,7 +116,8 @@ class Desk:
         self._once(note, experiment_id, f"report:{revision}", [report_card(report)], unsure)
         if self._posted.get(experiment_id, f"files:{revision}") is None:
             files, missing = self._files(report)
-            self._web.upload(note.place, files, upload_comment(report, missing))
+            if not (unsure and self._web.find(note.place, files[-1].title)):
+                self._web.upload(note.place, files, upload_comment(report, missing))
             self._posted.set(experiment_id, f"files:{revision}", "uploaded")
 
     def _files(self, report: Report) -> tuple[list[File], list[str]]:
@@ -125,7 +126,8 @@ class Desk:
         title = f"{report.experiment_id}: {report.title}"
         alt = shorten(f"{title}. {report.verdict.headline}", 900)
         figures = [File(f, f"{report.experiment_id} {f}", data, alt) for f, data in found.items() if data][:9]
-        whole = File(REPORT_FILE, f"{report.experiment_id} {REPORT_FILE}", to_markdown(report).encode())
+        revision = f" (revision {report.revision})" if report.revision > 1 else ""
+        whole = File(REPORT_FILE, f"{report.experiment_id} {REPORT_FILE}{revision}", to_markdown(report).encode())
         return [*figures, whole], [f for f, data in found.items() if not data]
 
     def _once(self, note: Note, subject: str, part: str, messages: Sequence[Message], unsure: bool) -> None:

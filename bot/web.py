@@ -198,7 +198,10 @@ class Web:
         self._call(send, "a response_url", Bucket(1, 1, self._clock))
 
     def find(self, place: Conversation, mark: str) -> str | None:
-        """The ts of the message of the thread that carries this mark; None when there is none, or no way to look."""
+        """The ts of the message of the thread that carries this mark, or a file with this title.
+
+        None when there is none, or no way to look.
+        """
         cursor: str | None = None
         for _ in range(PAGES):
             try:
@@ -206,7 +209,7 @@ class Web:
             except Refused:
                 return None
             for message in page.get("messages") or []:
-                if ((message.get("metadata") or {}).get("event_payload") or {}).get("mark") == mark:
+                if mark in _marks(message):
                     return str(message["ts"])
             cursor = (page.get("response_metadata") or {}).get("next_cursor")
             if not cursor:
@@ -272,6 +275,11 @@ class _Unshowable(Exception):
         super().__init__(error)
         self.error = error
         self.messages = messages
+
+
+def _marks(message: dict[str, Any]) -> list[str]:
+    payload = (message.get("metadata") or {}).get("event_payload") or {}
+    return [str(payload.get("mark")), *(str(file.get("title")) for file in message.get("files") or [])]
 
 
 def _plainly(message: Message) -> tuple[str, list[Block]]:

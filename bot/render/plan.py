@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TypeVar
 
 from bot.render.message import Block, Message, actions, button, context, message, section
-from bot.render.text import escape, name, person
+from bot.render.text import cut, escape, name, person, shorten
 from lab.estimate import duration
 from lab.plan import Axis, Plan, Range, number
 from lab.report import metric_name
@@ -17,7 +17,7 @@ T = TypeVar("T")
 RUN, CANCEL = "run", "cancel"
 
 MOST_VALUES = 8
-MOST_REASONS = 8
+ASSUMED_CHARS = 800
 _AXES = {"lr": "lr", "batch_size": "batch size", "seed": "seed", "weight_decay": "weight decay"}
 
 
@@ -29,12 +29,13 @@ def plan_card(experiment: Experiment, note: str | None = None, ended_by: str | N
         ended_by: who cancelled it, if that is known.
     """
     plan = experiment.plan
-    lines = [f"*{experiment.id}*: {name(plan.title(), 200)}", _size(plan, experiment.estimate)]
-    lines += [f"with: {stated}"] if (stated := _stated(plan)) else []
+    title = shorten(name(plan.title(), 200), 400)
+    lines = [f"*{experiment.id}*: {title}", shorten(_size(plan, experiment.estimate), 400)]
+    lines += [f"with: {shorten(stated, 500)}"] if (stated := _stated(plan)) else []
     lines += [f"assumed: {assumed}"] if (assumed := _assumed(plan)) else []
     body = "\n".join(lines)
     proposed = experiment.state is ExperimentState.PROPOSED
-    said = escape(" ".join(plan.notes))
+    said = escape(cut(" ".join(plan.notes), 800))
     state = _state(experiment, ended_by)
     return message(
         "\n".join(part for part in (body, said, state) if part),
@@ -92,15 +93,18 @@ def _stated(plan: Plan) -> str:
 
 
 def _assumed(plan: Plan) -> str:
-    """What the message did not say, things with one reason together."""
+    """What the message did not say, things with one reason together; a long list is cut and counted."""
     reasons: dict[str, list[str]] = {}
     for item in plan.assumed:
-        reasons.setdefault(item.reason, []).append(_phrase(plan, item.field) or name(item.field.removeprefix("axes.")))
-    shown = [
-        f"{', '.join(_few(list(dict.fromkeys(fields))))} ({name(reason, 200)})" for reason, fields in reasons.items()
-    ]
-    more = len(shown) - MOST_REASONS
-    return ", ".join(shown[:MOST_REASONS]) + (f", and {more} more" if more > 0 else "")
+        phrase = _phrase(plan, item.field) or name(item.field.removeprefix("axes."), 30)
+        reasons.setdefault(item.reason, []).append(shorten(phrase, 120))
+    said: list[str] = []
+    for reason, phrases in reasons.items():
+        said.append(f"{', '.join(_few(list(dict.fromkeys(phrases))))} ({name(reason, 120)})")
+        if len(", ".join(said)) > ASSUMED_CHARS:
+            break
+    more = sum(len(phrases) for phrases in list(reasons.values())[len(said) :])
+    return shorten(", ".join(said), 2 * ASSUMED_CHARS) + (f", and {more} more" if more else "")
 
 
 def _phrase(plan: Plan, field: str) -> str | None:

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from bot.render.message import Block, Message, actions, button, confirm, context, message, section
-from bot.render.text import code, column, cut, name
+from bot.render.text import code, column, cut, escape, name
 from lab.estimate import duration
 from lab.plan import Plan, Scalar, number
 from lab.report import fixed, metric_name
 from lab.run import FINAL_EXPERIMENT, FINAL_RUN, Experiment, ExperimentState, Progress, Run, RunState
 
-CANCEL = "experiment_cancel"
+CANCEL = "cancel_experiment"
 
 MOST_LINES = 20
 LABEL_CELLS = 30
@@ -50,7 +50,7 @@ class RunLine:
 def run_line(run: Run, progress: Progress | None, plan: Plan) -> RunLine:
     """The line of this run as it is now."""
     ended = run.finished_at if run.state in FINAL_RUN else None
-    took = ended - run.started_at if ended and run.started_at else None
+    took = ended - run.started_at if ended is not None and run.started_at is not None else None
     running = run.state in (RunState.RUNNING, RunState.CANCELLING, RunState.PAUSED)
     return RunLine(
         number=run.number,
@@ -75,7 +75,7 @@ def progress_card(experiment: Experiment, lines: Sequence[RunLine]) -> Message:
     digits = len(str(max((line.number for line in shown), default=0)))
     body = "\n".join(_row(line, digits, width) for line in shown)
     return message(
-        "\n".join([head, *([body] if body else []), *([rest] if rest else [])]),
+        "\n".join([head, *([escape(body)] if body else []), *([rest] if rest else [])]),
         section(head),
         section(code(body)) if body else None,
         context(rest),
@@ -172,8 +172,7 @@ def _detail(run: Run, progress: Progress | None, wanted: str | None) -> str:
 def _under_way(run: Run, progress: Progress, wanted: str | None) -> str:
     parts = ["paused"] if run.state is RunState.PAUSED else []
     if progress.epoch is not None:
-        parts.append(f"epoch {progress.epoch}/{progress.epochs_total}" if progress.epochs_total else
-                     f"epoch {progress.epoch}")  # fmt: skip
+        parts.append(f"epoch {progress.epoch}" + (f"/{progress.epochs_total}" if progress.epochs_total else ""))
     elif progress.step:
         parts.append(f"step {progress.step}" + (f"/{progress.steps_total}" if progress.steps_total else ""))
     parts += [text] if (text := _metric(progress.metrics, wanted)) else []

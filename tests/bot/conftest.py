@@ -17,7 +17,7 @@ from bot.simulator import Simulator
 from lab import store
 from lab.ledger import Ledger
 from lab.plan import Assumed, Plan
-from lab.run import Answer, Estimate, Experiment, Progress, RunResult
+from lab.run import Answer, Estimate, Experiment, Progress, Request, RequestState, RunResult
 from lab.settings import Settings, SlackSettings
 
 LAB, ALICE, BEN, BOT = "C0LAB", "U0ALICE", "U0BEN", "<@U0BOT>"
@@ -38,36 +38,52 @@ PLAN = Plan(
 ESTIMATE = Estimate(wall_s=240, gpu_hours=0.2, cards=3, basis="rough: no history yet")
 
 
+@pytest.fixture(scope="session", autouse=True)
+def brisk() -> Iterator[None]:
+    """One message a second a channel is right for Slack and slow for tests; test_web.py holds the true figure."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("bot.web.POSTS_PER_S", 100.0)
+        patch.setattr("bot.web.UPDATES_PER_MINUTE", 6_000)
+        yield
+
+
 @pytest.fixture(scope="session")
-def valkey() -> Iterator[Path]:
-    """The data folder of one Valkey for all tests of the bot."""
+def valkey() -> Iterator[Settings]:
+    """One Valkey for all tests of the bot; its data folder is in the settings."""
     folder = Path(tempfile.mkdtemp(prefix="on-"))
-    with store.embedded(Settings(data_dir=folder)):
-        yield folder
+    settings = Settings(data_dir=folder)
+    with store.embedded(settings):
+        yield settings
     shutil.rmtree(folder, ignore_errors=True)
 
 
-@pytest.fixture
-def slack() -> Iterator[Simulator]:
-    with Simulator(ack_timeout_s=3.0, redelivery_s=(0.0, 0.3, 0.3)) as simulator:
-        yield simulator
+@pytest.fixture(scope="session")
+def scene(valkey: Settings) -> Iterator[Scene]:
+    """A running bot that all tests share, each in threads of its own."""
+    with Simulator() as slack:
+        scene = Scene(slack, settings_for(slack, data_dir=valkey.data_dir))
+        with scene.bot():
+            yield scene
 
 
 @pytest.fixture
-def bot_settings(valkey: Path, slack: Simulator) -> Settings:
-    settings = settings_for(valkey, slack)
-    store.connect(settings).flushall()
-    return settings
+def alone(valkey: Settings) -> Iterator[Scene]:
+    """A Slack and an empty store of its own for a test that starts and stops bots or makes trouble."""
+    url = SecretStr(f"unix://{valkey.socket_path}?db=1")
+    with Simulator(ack_timeout_s=3.0, redelivery_s=(0.0, 0.4, 0.4)) as slack:
+        scene = Scene(slack, settings_for(slack, data_dir=valkey.data_dir, redis_url=url))
+        scene.client.flushdb()
+        yield scene
 
 
-def settings_for(folder: Path, slack: Simulator) -> Settings:
+def settings_for(slack: Simulator, **others: Any) -> Settings:
     tokens = SlackSettings(
         bot_token=SecretStr(slack.bot_token),
         app_token=SecretStr(slack.app_token),
         api_url=slack.api_url,
         update_interval_s=0.2,
     )
-    return Settings(data_dir=folder, slack=tokens)
+    return Settings(slack=tokens, **others)
 
 
 class Scene:
@@ -88,17 +104,26 @@ class Scene:
     def wait(self, predicate: Callable[[], Any], what: str = "", timeout_s: float = 8.0) -> Any:
         return self.slack.wait_for(predicate, timeout_s, what)
 
-    def requests(self) -> list[Any]:
-        return self.ledger.requests("received", "answered")  # type: ignore[arg-type]
+    def requests(self, root: str, channel: str = LAB) -> list[Request]:
+        """The requests of a thread."""
+        name = f"slack:T0LAB:{channel}:{root}"
+        return [r for r in self.ledger.requests(*RequestState) if r.conversation == name]
 
-    def ask(self, text: str = f"{BOT} compare ResNet50 vs EfficientNet", channel: str = LAB) -> tuple[str, Any]:
+    def ask(self, text: str = f"{BOT} compare ResNet50 vs EfficientNet", channel: str = LAB) -> tuple[str, Request]:
         """Alice asks; the ts of her message, and the request it became."""
-        known = {r.id for r in self.requests()}
         ts = self.slack.say(channel, ALICE, text)
-        new = self.wait(lambda: [r for r in self.requests() if r.id not in known], "the request")
-        return ts, new[0]
+        self.wait(lambda: self.requests(ts, channel), "the request")
+        return ts, self.requests(ts, channel)[0]
 
-    def propose(self, request: Any, plan: Plan = PLAN, note: str | None = None) -> Experiment:
+    def now(self, message: dict[str, Any], channel: str = LAB) -> str:
+        """What the message reads now."""
+        return self.slack.shown(self.slack.message(channel, message["ts"]))
+
+    def whispered(self, root: str, to: str = ALICE) -> list[str]:
+        """What one person alone reads in the thread."""
+        return [self.slack.shown(e) for e in self.slack.ephemerals if e["to"] == to and e.get("thread_ts") == root]
+
+    def propose(self, request: Request, plan: Plan = PLAN, note: str | None = None) -> Experiment:
         proposed = self.ledger.propose(request.id, plan, ESTIMATE, Answer(kind="plan", note=note))
         assert proposed is not None
         return proposed
@@ -129,15 +154,6 @@ class Scene:
         self.ledger.finish(run_id, fence or self.start(run_id), RunResult(metrics={"val_acc": 0.951}))
 
     def progress(self, run_id: str, fence: int, epoch: int) -> None:
-        self.ledger.report_progress(
-            run_id,
-            fence,
-            Progress(
-                step=epoch * 10, steps_total=30, epoch=epoch, epochs_total=3, eta_s=60, metrics={"val_acc": 0.1 * epoch}
-            ),
-        )
-
-
-@pytest.fixture
-def scene(slack: Simulator, bot_settings: Settings) -> Scene:
-    return Scene(slack, bot_settings)
+        metrics: dict[str, float | None] = {"val_acc": 0.1 * epoch}
+        progress = Progress(step=epoch * 10, steps_total=30, epoch=epoch, epochs_total=3, eta_s=60, metrics=metrics)
+        self.ledger.report_progress(run_id, fence, progress)

@@ -1,0 +1,183 @@
+"""Messages keep Slack's limits and show foreign names as text, whatever those are."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from bot.render.message import Message, plain
+from bot.render.plan import plan_card
+from bot.render.progress import RunLine, left_s, progress_card, run_line
+from bot.render.report import report_card
+from bot.render.text import escape, pieces, shorten
+from bot.simulator.limits import slack_limits
+from bot.simulator.validation import check_message
+from lab.plan import Assumed, Plan, Point
+from lab.run import Answer, Estimate, Experiment, ExperimentState, Progress, Run, RunResult, RunState
+from tests.bot.made import monster, report
+
+HOSTILE = [
+    "<!channel> <script>alert(1)</script> ```*x*``` & " * 70,
+    "x" * 3_000,
+    "名" * 3_000,
+    "\n" * 50 + "`",
+    "🔥" * 999,
+]
+
+
+def experiment(plan: Plan, state: ExperimentState = ExperimentState.PROPOSED, **fields: Any) -> Experiment:
+    return Experiment(
+        id="exp-1",
+        plan=plan,
+        owner="U0ALICE",
+        conversation="slack:T:C:1.0",
+        request_id="req-1",
+        n_runs=plan.n_runs,
+        created_at=0.0,
+        state=state,
+        **fields,
+    )
+
+
+def runs(plan: Plan, state: RunState, **fields: Any) -> list[Run]:
+    made = enumerate(plan.points(), start=1)
+    return [
+        Run(
+            id=f"exp-1/{n}",
+            experiment_id="exp-1",
+            number=n,
+            point=p,
+            template="vision",
+            queued_at=0,
+            state=state,
+            **fields,
+        )
+        for n, p in made
+    ]
+
+
+def check(message: Message) -> str:
+    """All words of a message that passes Slack's checks for an update, the stricter ones."""
+    check_message(message.text, list(message.blocks), None, slack_limits(), updating=True)
+    assert "<!" not in message.text
+    assert "<script" not in message.text
+    return str(message.blocks)
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_monsters_of_plans_keep_the_limits(name: str) -> None:
+    """A refused card is a request without an answer."""
+    plan = Plan(
+        models=tuple(f"{name}{i}" for i in range(10)),
+        dataset=(name, name + "2"),
+        axes={name[:500]: tuple(range(20)), "seed": (0,)},
+        metric=name,
+        assumed=tuple(Assumed(field=f"axes.{i}{name}", reason=f"{i}{name}") for i in range(40)),
+        notes=(name,) * 40,
+    )
+    shown = check(plan_card(experiment(plan), note=name))
+
+    assert "'run'" in shown
+    assert "<!" not in shown
+    assert re.search(r", and \d\d more", shown)
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_monsters_of_progress_keep_the_limits_and_say_what_is_left_out(name: str) -> None:
+    """200 runs are 20 lines and a sentence."""
+    plan = Plan(models=(name,), axes={"seed": tuple(range(200))})
+    queued = runs(plan, RunState.QUEUED)
+    failed = [r.model_copy(update={"state": RunState.FAILED, "cause": name, "finished_at": 1.0}) for r in queued[:10]]
+    lines = [run_line(run, None, plan) for run in [*failed, *queued[10:]]]
+    shown = check(progress_card(experiment(plan, ExperimentState.RUNNING), lines))
+
+    assert "and 180 more queued" in shown
+    assert "<!" not in shown
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+@pytest.mark.parametrize("points", [0, 50, 200])
+def test_monsters_of_reports_keep_the_limits(name: str, points: int) -> None:
+    """The night's answer must not be refused in the morning; tables larger than 50 rows say where the rest is."""
+    card = report_card(monster(points, name))
+    shown = check(card)
+
+    tables = [block for block in card.blocks if block["type"] == "table"]
+    assert [len(t["rows"]) for t in tables] == ([] if points == 0 else [51 if points == 50 else 21])
+    assert ("the best 20 of 200 points; all of them are in report.md" in shown) == (points == 200)
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_long_answers_are_cut_and_say_so(name: str) -> None:
+    """A reply of any length is one message."""
+    shown = check(plain(escape(name * 10)))
+
+    assert ("(shortened)" in shown) == (len(escape(name * 10)) > 10_500)
+
+
+def test_a_progress_card_reads_like_the_design() -> None:
+    """Done, under way, waiting: a bar each and what one wants to know about it."""
+    plan = Plan(models=("resnet50", "efficientnet_b0"), axes={"seed": (0, 1)}, metric="val_acc")
+    done, going, failed, queued = runs(plan, RunState.QUEUED)
+    result = RunResult(metrics={"val_acc": 0.9512, "val_loss": 0.2})
+    done = done.model_copy(
+        update={"state": RunState.FINISHED, "result": result, "started_at": 0.0, "finished_at": 60.0}
+    )
+    going = going.model_copy(update={"state": RunState.RUNNING, "fence": 1, "started_at": 30.0})
+    failed = failed.model_copy(update={"state": RunState.FAILED, "cause": "cuda_oom", "finished_at": 50.0})
+    progress = Progress(step=20, steps_total=33, epoch=2, epochs_total=3, eta_s=40, metrics={"val_acc": 0.574})
+    estimate = Estimate(wall_s=240, gpu_hours=0.2, cards=3)
+    owned = experiment(plan, ExperimentState.RUNNING, estimate=estimate, approved_by="U0ALICE", approved_at=1.0)
+    lines = [run_line(run, progress if run is going else None, plan) for run in (done, going, failed, queued)]
+    text = progress_card(owned, lines).text
+
+    assert text.splitlines() == [
+        "*exp-1*: 1 of 4 done, 1 failed, about 2 min left",
+        "1 resnet50 seed 0        ██████████ val acc 0.951",
+        "2 efficientnet_b0 seed 0 ██████░░░░ epoch 2/3, val acc 0.574, 40 s left",
+        "3 resnet50 seed 1        ░░░░░░░░░░ failed: cuda_oom",
+        "4 efficientnet_b0 seed 1 ░░░░░░░░░░ queued",
+    ]
+
+
+def test_time_left_counts_what_runs_and_what_waits() -> None:
+    """Two lanes, 30 and 50 s to go, four more of 60 s: (30 + 50 + 240) / 2."""
+    plan = Plan(models=("m",), axes={"seed": tuple(range(7))})
+    lines = [
+        RunLine(1, "m", RunState.FINISHED, took_s=60.0),
+        RunLine(2, "m", RunState.RUNNING, eta_s=30.0),
+        RunLine(3, "m", RunState.RUNNING, eta_s=50.0),
+        *(RunLine(n, "m", RunState.QUEUED) for n in (4, 5, 6, 7)),
+    ]
+
+    assert left_s(experiment(plan, ExperimentState.RUNNING), lines) == pytest.approx(160.0)
+    assert left_s(experiment(plan, ExperimentState.RUNNING), lines[:3]) == 50.0
+    assert left_s(experiment(plan, ExperimentState.RUNNING), lines[3:]) is None
+
+
+def test_a_report_says_what_it_used_and_how_to_run_it_again() -> None:
+    """What one asks next, answered beforehand."""
+    text = report_card(report("exp-1")).text
+
+    assert "0.19 GPU-h, peak 2.0 GiB" in text
+    assert "again: overnight ask 'compare ResNet50 vs EfficientNet'" in text
+
+
+def test_no_entity_is_cut_in_two() -> None:
+    """`&am` at the end of a text would be shown as it stands."""
+    text = escape("&" * 100)
+
+    assert all(set(part.replace("&amp;", "")) <= {""} for part in pieces(text, 33))
+    assert "".join(pieces(text, 33)) == text
+    assert shorten(text, 40).removesuffix(" ... (shortened)").replace("&amp;", "") == ""
+
+
+def test_a_point_without_axes_has_a_line() -> None:
+    """One model, one run: nothing varies, and the line still says which it is."""
+    run = runs(Plan(models=("resnet50",)), RunState.DISPATCHED)[0]
+
+    assert run.point == Point(model="resnet50", dataset=None, params={})
+    assert run_line(run, None, Plan(models=("resnet50",))).detail == "starting"
+    assert Answer(kind="reply").text == ""
