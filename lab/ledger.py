@@ -111,6 +111,7 @@ class Ledger:
         if request.state is RequestState.RECEIVED:
             tries = request.tries + 1
             with self.client.pipeline() as pipe:
+                pipe.multi()  # else RQ would, and finds commands before it
                 pipe.hset(_key(request_id), "tries", str(tries))
                 put(self._agent_queue, ANSWER, request_id, job_id=f"{request_id}-{tries + 1}", pipeline=pipe)
                 pipe.execute()
