@@ -9,7 +9,7 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test lint bench clean
+.PHONY: help .venv demo test lint bench clean
 
 # From the environment, never pasted into a command: a request may hold quotes, dollars and semicolons.
 override TEXT := $(value TEXT)
@@ -21,7 +21,9 @@ READY := $(VENV)/.ready
 RUN := $(VENV)/bin/python
 
 help: ## what there is to make
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[.a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' Makefile
+
+.venv: $(READY) ## the virtual environment alone, with .venv/bin/overnight in it
 
 demo: $(READY) ## everything on one machine, no card, Slack or key needed: ask, run, report
 	@if [ -n "$$TEXT" ]; then exec $(VENV)/bin/overnight demo $(ARGS) -- "$$TEXT"; fi; exec $(VENV)/bin/overnight demo $(ARGS)

@@ -25,7 +25,8 @@ if ! "$VENV/bin/python" -m pip --version >/dev/null 2>&1; then
         exit 1
     fi
 fi
-say "installing the packages into $VENV; PyTorch is large (several GB on Linux, with CUDA), so the first time takes minutes"
+say "installing the packages into $VENV"
+[ -e "$READY" ] || say "PyTorch is large (several GB on Linux, with CUDA): the first time takes minutes"
 "$VENV/bin/python" -m pip install --disable-pip-version-check -c constraints.txt -e '.[dev]' |
     awk '/^ *Downloading/ { sub(/^ */, ""); sub(/-(cp|py)[0-9].*\.whl/, ""); print "  " $0; fflush() }
          /^Installing collected/ { print "  installing ..."; fflush() }' >&2

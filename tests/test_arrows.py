@@ -177,7 +177,8 @@ def _dotted(path: Path) -> str:
 
 def way_to_heavy(module: str, graph: Mapping[str, list[Import]]) -> str | None:
     """`workers.job -> workers.checkpoint -> torch`: how importing a module loads torch; None when it does not."""
-    ways, seen = deque([(module,)]), {module}
+    ways: deque[tuple[str, ...]] = deque([(module,)])
+    seen = {module}
     while ways:
         way = ways.popleft()
         for wanted in graph.get(way[-1], []):
