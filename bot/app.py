@@ -111,9 +111,17 @@ class Bot:
 
     def start(self) -> Self:
         """The bot listens and speaks; waits as long as Slack cannot be reached."""
+        try:
+            self._start()
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def _start(self) -> None:
         me = self._persistently("auth.test", lambda: who_am_i(self._client))
         if me is None:
-            return self
+            return
         log.info("bot: %s in team %s", me.bot_user_id, me.team_id)
         app = build(self._settings, self._client, me, self.whispers)
         self.whispers.start()
@@ -123,7 +131,6 @@ class Bot:
             self._handlers.append(handler)
             self._persistently("Socket Mode", lambda: self._connect(handler))  # noqa: B023
         self._watch.start()
-        return self
 
     def stop(self) -> None:
         """Nothing is listened to any more, what was being said is said; the rest waits in Redis."""

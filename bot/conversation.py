@@ -21,6 +21,11 @@ class Conversation:
         """What requests, experiments and events carry: `slack:T0LAB:C0LAB:1700000000.000100`."""
         return f"slack:{self.team}:{self.channel}:{self.root}"
 
+    @property
+    def is_direct(self) -> bool:
+        """A direct message with the bot, where nobody needs to mention it."""
+        return self.channel.startswith("D")
+
 
 def conversation(name: str) -> Conversation | None:
     """The thread with this name; None for a conversation that is not ours (a terminal's)."""

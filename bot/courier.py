@@ -48,6 +48,7 @@ class Courier:
         self._tries: dict[Note, int] = {}
         self._not_before: dict[Note, float] = {}
         self._unsure: set[Note] = set()
+        self._hopeless: set[Note] = set()
         self._polled_at = 0.0
         self._threads = [
             threading.Thread(target=self._guarded, args=(work,), name=name, daemon=True)
@@ -130,15 +131,18 @@ class Courier:
 
     def _send(self, note: Note) -> bool:
         """Whether the note is done with: sent, or given up."""
-        self.outbox.take(note)
+        if not self.outbox.take(note):
+            return True
         try:
-            self._desk.deliver(note, unsure=note in self._unsure)
+            if note not in self._hopeless:
+                self._desk.deliver(note, unsure=note in self._unsure)
         except Later as later:
             return self._postpone(note, later)
         except Refused as refused:
-            log.error("%s: given up, %s", note.subject, refused)
+            self._hopeless.add(note)
+            log.error("%s: its %s is given up, %s", note.subject, note.kind, refused)
         except UnknownRecord as error:
-            log.warning("%s: given up, %s", note.subject, error)
+            log.warning("%s: its %s is given up, %s", note.subject, note.kind, error)
         except RedisError:
             raise
         except Exception:

@@ -65,7 +65,7 @@ class Desk:
             shown = cards(hosts.cards(self._ledger.client), self._ledger.card_uses(), time.time())
             self._once(note, note.subject, "answer", shown, unsure)
         else:
-            self._once(note, note.subject, "answer", [words(answer)], unsure)
+            self._once(note, note.subject, "answer", [words(answer, in_channel=not note.place.is_direct)], unsure)
 
     def _plan(self, note: Note) -> None:
         """The card shows its experiment's state; one that is not posted yet will, when it is."""

@@ -55,13 +55,13 @@ class Outbox:
         """All notes that wait, oldest first."""
         return [note for member in self.client.zrange(WAITING, 0, -1) if (note := _note(member))]
 
-    def take(self, note: Note) -> None:
-        """The note is being sent; adding it from now on asks for sending it once more."""
+    def take(self, note: Note) -> bool:
+        """The note is being sent; adding it from now on asks for sending it once more. False if another took it."""
         score = self.client.zscore(WAITING, str(note))
         with self.client.pipeline() as pipe:
             pipe.zadd(SENDING, {str(note): score or time.time()})
             pipe.zrem(WAITING, str(note))
-            pipe.execute()
+            return bool(pipe.execute()[-1])
 
     def done(self, note: Note) -> None:
         """The note was sent or given up."""

@@ -237,7 +237,7 @@ class Web:
     def _show(self, send: Callable[..., Any], message: Message, channel: str, bucket: Bucket) -> Any:
         """The message is sent; where its blocks are refused, its text alone with the buttons it had."""
         try:
-            return self._call(lambda: send(message.text, message.blocks), channel, bucket)
+            return self._call(lambda: send(message.text, list(message.blocks)), channel, bucket)
         except _Unshowable as error:
             log.error("Slack refuses a message in %s: %s %s", channel, error.error, "; ".join(error.messages))
         text, blocks = _plainly(message)
@@ -261,6 +261,7 @@ class Web:
             pause_s = _retry_after(response.headers)
             with self._lock:
                 bucket.close(pause_s)
+            log.warning("Slack asks for a pause of %.0f s in %s", pause_s, where)
             return Later(pause_s, f"Slack asks for a pause in {where}")
         if code in UNSHOWABLE:
             return _Unshowable(code, list((response.get("response_metadata") or {}).get("messages") or []))

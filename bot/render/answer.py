@@ -7,6 +7,7 @@ from bot.render.text import escape, name, person
 from lab.run import Answer, Experiment, ExperimentState
 
 NOTHING_SAID = "I have no answer to that; please say it in other words."
+HOW_TO_ANSWER = "To answer, mention me in this thread."
 STORE_AWAY = (
     "I cannot take requests right now: my store is away. Nothing was started, and Slack hands me your message again for"
     " a few minutes; if I have not answered by then, please send it again."
@@ -18,14 +19,11 @@ WENT_WRONG = (
 )
 
 
-def words(answer: Answer) -> Message:
+def words(answer: Answer, in_channel: bool) -> Message:
     """The answer's text, what is to be said beside it in small print below."""
     shown = plain(escape(answer.text) or NOTHING_SAID)
-    return message(shown.text, *shown.blocks, context(note(answer.note)))
-
-
-def note(text: str | None) -> str:
-    return escape(text or "")
+    how = HOW_TO_ANSWER if answer.kind == "question" and in_channel else ""
+    return message(shown.text, *shown.blocks, context(escape(answer.note or ""), how))
 
 
 def not_yours(experiment: Experiment, what: str) -> Message:

@@ -88,7 +88,23 @@ def test_a_place_that_is_gone_is_given_up_and_holds_nobody_up(alone: Scene, capl
         alone.card(root, "resnet51")
         alone.wait(lambda: not alone.client.exists("on:slack:outbox", "on:slack:outbox:sending"), "an empty outbox")
 
-    assert f"{lost.id}: given up, not_in_channel in C0PRIVATE" in caplog.text
+    assert f"{lost.id}: its answer is given up, not_in_channel in C0PRIVATE" in caplog.text
+
+
+def test_a_card_that_somebody_deleted_is_let_go(alone: Scene, caplog: pytest.LogCaptureFixture) -> None:
+    """It is said once in the log, not every three seconds for a night, and the report still comes."""
+    with alone.bot(), caplog.at_level(logging.ERROR):
+        root, experiment, plan = alone.planned()
+        alone.slack.press(LAB, plan["ts"], "run", ALICE)
+        card = alone.card(root, "cancel_experiment")
+        alone.slack.delete(LAB, card["ts"])
+        for number in (1, 2, 3, 4):
+            alone.finish(f"{experiment.id}/{number}")
+            time.sleep(0.3)
+        alone.ledger.save_report(experiment.id, 1, report(experiment.id).model_dump_json(), {"curves.png": PNG})
+        alone.card(root, "report.md]")
+
+    assert caplog.text.count("message_not_found") == 1
 
 
 def test_a_broken_slack_is_tried_again_and_order_is_kept(alone: Scene) -> None:
@@ -102,7 +118,10 @@ def test_a_broken_slack_is_tried_again_and_order_is_kept(alone: Scene) -> None:
         alone.ledger.answer(second.id, Answer(kind="reply", text="as I asked"))
         alone.card(root, "as I asked")
 
-    assert [alone.slack.shown(m) for m in alone.slack.thread(LAB, root)[1:]] == ["which data set?", "as I asked"]
+    assert [alone.slack.shown(m) for m in alone.slack.thread(LAB, root)[1:]] == [
+        "which data set?\nTo answer, mention me in this thread.",
+        "as I asked",
+    ]
 
 
 @pytest.mark.parametrize(
