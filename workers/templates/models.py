@@ -82,7 +82,8 @@ def build(name: str, classes: int, image_size: int, params: VisionParams) -> Bui
     else:
         options = {"image_size": image_size}
         dropouts = {"dropout": params.dropout, "stochastic_depth_prob": params.drop_path}
-        options |= {"aux_logits": False, "init_weights": True} if plain in WITH_AUXILIARY_HEADS else {}
+        if plain in WITH_AUXILIARY_HEADS and not params.pretrained:
+            options |= {"aux_logits": False, "init_weights": True}
     options |= {key: value for key, value in dropouts.items() if value}
     make = _timm(plain, classes, params) if library == "timm" else _torchvision(plain, classes, params)
     model, left_out = _with_known_options(make, options)
@@ -129,6 +130,8 @@ def _torchvision(name: str, classes: int, params: VisionParams) -> Callable[...,
             model: nn.Module = torchvision.models.get_model(name, weights=None, num_classes=classes, **options)
             return model
         model = torchvision.models.get_model(name, weights="DEFAULT", **options)
+        if name in WITH_AUXILIARY_HEADS:
+            model.aux_logits = False  # type: ignore[assignment]  # their pretrained weights come with these heads only
         _replace_head(model, classes)
         return model
 
