@@ -113,7 +113,7 @@ def simulate(port: Annotated[int, typer.Option(help="Port on 127.0.0.1; 0 takes 
     """A local Slack to try the bot with; prints its page and the two tokens."""
     from bot.simulator.__main__ import main as run
 
-    run(["--port", str(port)])
+    sys.exit(run(["--port", str(port)]))
 
 
 # -- experiments -------------------------------------------------------------------------------------------------
@@ -204,18 +204,19 @@ def cards(
     watch: Annotated[bool, typer.Option("--watch", help="Again every two seconds, until Ctrl-C.")] = False,
 ) -> None:
     """Every card: what it does, its memory, utilisation and temperature."""
-    from terminal.cards import document, text
+    from terminal.cards import look
 
     settings = _settings(None)
     while True:
+        seen = look(settings)
+        if watch:
+            _console().clear()
         if as_json:
-            _print_json(document(settings))
+            _print_json(seen.document())
         else:
-            if watch:
-                _console().clear()
-            typer.echo(text(settings))
+            typer.echo(seen.text())
         if not watch:
-            return
+            sys.exit(0 if seen.readable else 1)
         time.sleep(2.0)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
 from typing import Any
 
 from lab import hosts, store
@@ -15,42 +16,45 @@ from lab.settings import Settings
 NOBODY = "no host publishes its cards: is `overnight keep` (or `overnight up`) running on it?"
 
 
-def text(settings: Settings) -> str:
-    """The table for people, saying so where the readings were taken here."""
-    published, uses, alone = _read(settings)
-    shown = table(published, uses, time.time()) if published else NOBODY
-    return f"{shown}\n(Redis does not answer: read on this host, its runs are not shown)" if alone else shown
+@dataclass(frozen=True)
+class Look:
+    """One look at the cards: as the hosts published them, or of this host alone where Redis does not answer."""
+
+    hosts: list[HostCards]
+    uses: dict[str, CardUse]
+    alone: bool
+
+    @property
+    def readable(self) -> bool:
+        """False when no host has a card that could be read."""
+        return any(host.cards for host in self.hosts)
+
+    def text(self) -> str:
+        """The table for people."""
+        shown = table(self.hosts, self.uses, time.time()) if self.hosts else NOBODY
+        return f"{shown}\n(Redis does not answer: read on this host, its runs are not shown)" if self.alone else shown
+
+    def document(self) -> dict[str, Any]:
+        """The same for programs: hosts with their cards, each with the reason for which it is not free."""
+        return {"from": "this host" if self.alone else "redis", "hosts": [self._host(host) for host in self.hosts]}
+
+    def _host(self, host: HostCards) -> dict[str, Any]:
+        now = time.time()
+        cards = []
+        for card in host.cards:
+            reason = why_not_free(card, self.uses.get(card.uuid), now, host.keeper)
+            cards.append({**card.model_dump(mode="json"), "not_free": reason})
+        return {**host.model_dump(mode="json", exclude={"cards"}), "cards": cards}
 
 
-def document(settings: Settings) -> dict[str, Any]:
-    """The same for programs: hosts with their cards, and for each card who uses it or why it is not free."""
-    published, uses, alone = _read(settings)
-    now = time.time()
-    return {
-        "from": "this host" if alone else "redis",
-        "hosts": [
-            {
-                **host.model_dump(mode="json", exclude={"cards"}),
-                "cards": [
-                    {
-                        **card.model_dump(mode="json"),
-                        "not_free": why_not_free(card, uses.get(card.uuid), now, host.keeper),
-                    }
-                    for card in host.cards
-                ],
-            }
-            for host in published
-        ],
-    }
-
-
-def _read(settings: Settings) -> tuple[list[HostCards], dict[str, CardUse], bool]:
+def look(settings: Settings) -> Look:
+    """What there is to see now."""
     client = store.connect(settings)
     try:
         store.check(client, settings)
     except StoreAwayError:
-        return [read_here(settings)], {}, True
-    return hosts.cards(client), Ledger(client).card_uses(), False
+        return Look([read_here(settings)], {}, alone=True)
+    return Look(hosts.cards(client), Ledger(client).card_uses(), alone=False)
 
 
 def read_here(settings: Settings) -> HostCards:

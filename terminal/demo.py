@@ -139,7 +139,7 @@ def _collect(slack: Simulator, ts: str, out: Path, stack: Stack, shown: _Shown) 
             for name in FILES:
                 (out / name).write_bytes(files[name])
             time.sleep(0.5)
-            shown.update()
+            shown.update(ended=True)
             _save_thread(slack, out)
             return
         time.sleep(0.1)
@@ -198,16 +198,20 @@ def _cards() -> int:
 
 
 class _Shown:
-    """The thread in the terminal: each message once, when it appears."""
+    """The thread in the terminal: each message once, when it appears.
+
+    The progress card, which is edited all the time, stays back until the runs have ended: bars stand for it till then.
+    """
 
     def __init__(self, slack: Simulator, ts: str, console: Console) -> None:
         self._slack, self._ts, self._console = slack, ts, console
         self._seen: set[str] = set()
 
-    def update(self) -> None:
+    def update(self, *, ended: bool = False) -> None:
         """Messages that are new stand in the terminal."""
         for message in self._slack.thread(CHANNEL, self._ts):
-            if message["ts"] in self._seen:
+            is_progress = _has_button(message, "cancel") and not _has_button(message, "run")
+            if message["ts"] in self._seen or (is_progress and not ended):
                 continue
             self._seen.add(message["ts"])
             name = self._slack.workspace.user(message["user"]).name

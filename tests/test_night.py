@@ -24,7 +24,7 @@ from lab.ledger import Ledger
 from lab.plan import Plan
 from lab.run import FINAL_RUN, Answer, ExperimentState, RunState
 from lab.settings import load
-from terminal.cards import text as cards_text
+from terminal.cards import look
 from terminal.demo import write_config
 from terminal.stack import Stack
 
@@ -178,7 +178,7 @@ def test_six_probe_runs_share_three_cards_and_the_table_shows_it(morning: Night)
         running = [run for run in ledger.runs(experiment.id) if run.state is RunState.RUNNING]
         assert len({run.card for run in running}) == len(running)
         if len(running) > most:
-            most, table = len(running), cards_text(morning.stack.settings)
+            most, table = len(running), look(morning.stack.settings).text()
         time.sleep(0.1)
 
     runs = ledger.runs(experiment.id)

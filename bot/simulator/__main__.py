@@ -5,17 +5,18 @@ import logging
 import signal
 import sys
 import threading
+from collections.abc import Sequence
 
 from bot.simulator.simulator import Simulator
 
 
-def main() -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
     """The simulator runs until Ctrl-C or SIGTERM. Exit status 1 when the port is taken."""
     parser = argparse.ArgumentParser(prog="python -m bot.simulator", description="A strict local Slack.")
     parser.add_argument("--port", type=int, default=8765, help="port on 127.0.0.1, 0 for any (default: %(default)s)")
     parser.add_argument("--enforce-rates", action="store_true", help="refuse calls beyond Slack's rate limits")
     parser.add_argument("--verbose", action="store_true", help="tell what happens on standard error")
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
     logging.basicConfig(level=logging.INFO if options.verbose else logging.WARNING)
     ended = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
