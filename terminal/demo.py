@@ -210,7 +210,7 @@ class _Shown:
     def update(self, *, ended: bool = False) -> None:
         """Messages that are new stand in the terminal."""
         for message in self._slack.thread(CHANNEL, self._ts):
-            is_progress = _has_button(message, "cancel") and not _has_button(message, "run")
+            is_progress = _has_button(message, "cancel_experiment")
             if message["ts"] in self._seen or (is_progress and not ended):
                 continue
             self._seen.add(message["ts"])
