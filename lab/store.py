@@ -44,7 +44,7 @@ def connect(settings: Settings, *, decode: bool = True, patient: bool = True) ->
         "decode_responses": decode,
         "socket_connect_timeout": 5 if patient else 1,
         "socket_timeout": 30 if patient else 1,
-        "health_check_interval": 30,
+        "health_check_interval": 30 if patient else 0,  # a check that times out doubles the wait
         "retry": Retry(ExponentialBackoff(cap=0.5, base=0.05), 3 if patient else 1),
     }
     if settings.redis_url is None:
