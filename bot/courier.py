@@ -65,7 +65,7 @@ class Courier:
         self._news.set()
         for thread in self._threads:
             if thread.is_alive():
-                thread.join(20)
+                thread.join(10)
 
     def _guarded(self, work: Callable[[], None]) -> None:
         """The thread's life: it begins anew whenever the store comes back, and whatever else goes wrong."""

@@ -8,7 +8,7 @@ from typing import TypeVar
 from bot.render.message import Block, Message, actions, button, context, message, section
 from bot.render.text import cut, escape, name, person, shorten
 from lab.estimate import duration
-from lab.plan import Axis, Plan, Range, number
+from lab.plan import Assumed, Axis, Plan, Range, number
 from lab.report import metric_name
 from lab.run import Estimate, Experiment, ExperimentState
 
@@ -18,6 +18,7 @@ RUN, CANCEL = "run", "cancel"
 
 MOST_VALUES = 8
 ASSUMED_CHARS = 800
+UNLESS = "unless said otherwise"
 _AXES = {"lr": "lr", "batch_size": "batch size", "seed": "seed", "weight_decay": "weight decay"}
 
 
@@ -97,7 +98,7 @@ def _assumed(plan: Plan) -> str:
     reasons: dict[str, list[str]] = {}
     for item in plan.assumed:
         phrase = _phrase(plan, item.field) or name(item.field.removeprefix("axes."), 30)
-        reasons.setdefault(item.reason, []).append(shorten(phrase, 120))
+        reasons.setdefault(_reason(plan, item), []).append(shorten(phrase, 120))
     said: list[str] = []
     for reason, phrases in reasons.items():
         said.append(f"{', '.join(_few(list(dict.fromkeys(phrases))))} ({name(reason, 120)})")
@@ -105,6 +106,15 @@ def _assumed(plan: Plan) -> str:
             break
     more = sum(len(phrases) for phrases in list(reasons.values())[len(said) :])
     return shorten(", ".join(said), 2 * ASSUMED_CHARS) + (f", and {more} more" if more else "")
+
+
+def _reason(plan: Plan, item: Assumed) -> str:
+    """The reason without the value, which stands before it, so that things with one reason come together."""
+    axis = plan.axes.get(item.field.removeprefix("axes."))
+    value = number(axis[0]) if isinstance(axis, tuple) and len(axis) == 1 else ""
+    if item.reason.endswith(UNLESS):
+        return UNLESS
+    return item.reason.removesuffix(f", {value}") if value else item.reason
 
 
 def _phrase(plan: Plan, field: str) -> str | None:
@@ -128,6 +138,8 @@ def _phrase(plan: Plan, field: str) -> str | None:
             return f"{plan.gpus_per_run} card{'' if plan.gpus_per_run == 1 else 's'} a run"
         case "metric":
             return f"metric {name(metric_name(plan.metric))}" if plan.metric else None
+        case "priority":
+            return f"{plan.priority} priority"
         case "template":
             return f"template {name(plan.template)}"
         case _:

@@ -181,3 +181,23 @@ def test_a_point_without_axes_has_a_line() -> None:
     assert run.point == Point(model="resnet50", dataset=None, params={})
     assert run_line(run, None, Plan(models=("resnet50",))).detail == "starting"
     assert Answer(kind="reply").text == ""
+
+
+def test_things_assumed_for_one_reason_stand_together() -> None:
+    """Six assumed values are one line that one reads, not six that one skips."""
+    reasons = {
+        "axes.lr": "the template's default, 0.001",
+        "axes.batch_size": "the template's default, 64",
+        "gpus_per_run": "one card a run unless said otherwise",
+        "priority": "normal unless said otherwise",
+    }
+    plan = Plan(
+        models=("resnet18",),
+        axes={"lr": (0.001,), "batch_size": (64,)},
+        assumed=tuple(Assumed(field=field, reason=reason) for field, reason in reasons.items()),
+    )
+
+    assert (
+        "assumed: lr 0.001, batch size 64 (the template's default), 1 card a run, normal priority"
+        " (unless said otherwise)" in plan_card(experiment(plan)).text
+    )
