@@ -98,8 +98,8 @@ BY_NAME = {axis.name: axis for axis in AXES}
 PLURAL = {"lr": "learning rates", "batch_size": "batch sizes", "weight_decay": "weight decays"}
 GLUE = (
     r"(?:\s|[=:(\[{\"']|\b(?:sizes?|values?|rates?|of|in|at|to|from|is|are|be|as|set|use|using|try|trying|test|over|range|ranging|"
-    r"either|both|equal|equals|only|say|just|and|sweep|sweeping|grid|search|scan|instead|back)\b|∈|→|"
-    r"为|是|用|取|设置?|分别|试|测试|从|改成|改为|改到|换成|换到|调成|调到|调为|调整为|降到|降为|升到|提到|变成|变为|成|到|各|选|有|值|范围|区间|搜索|扫描|扫|搜|网格|依次|的){0,8}"
+    r"either|both|equal|equals|only|say|just|should|must|sweep|sweeping|grid|search|scan|instead|back)\b|∈|→|"
+    r"为|是|用|取|设置?|分别|试|测试|从|改成|改为|改到|换成|换到|调成|调到|调为|调整为|降到|降为|升到|提到|变成|变为|成|到|各|选|有|值|范围|区间|搜索|扫描|扫|搜|网格|依次|的|を|は|が|に|를|을|는|은|로){0,8}"
 )
 FORWARD = {a.name: re.compile(rf"{_bounded(a.keys)}{GLUE}{VALUES}(?P<px>\s*(?:px|像素|x\s*\d+))?", FLAGS) for a in AXES}
 UNIT = r"(?!\s*(?:px)?\s*(?:epochs?|steps?|iters?|seeds?|gpus?|cards?|runs?|hours?|hrs?|h\b|min|轮|步|个|张|卡|次|小时|分钟))"
@@ -123,7 +123,7 @@ HOW_MANY = {
 SEVERAL = re.compile(r"(?!bs\b)[a-z][a-z _-]*s\b|[a-z _-]+ (?:values?|settings?|options?)\b|[\u4e00-\u9fff]+值", FLAGS)
 DISTANT = {
     a.name: re.compile(
-        rf"{_bounded(a.keys)}[^:;\n\d]{{0,90}}?[:：=]\s*[\[({{]?(?P<list>{NUMBER}(?:\s*(?:,|/|and|or|和|\s)\s*{NUMBER})+)", FLAGS
+        rf"{_bounded(a.keys)}[^:;\n\d]{{0,90}}?(?:[:：=]|\btry(?:ing)?\b|试(?:试|一下)?|分别[取用]?)\s*[\[({{]?(?P<list>{NUMBER}(?:\s*(?:,|/|and|or|和|\s)\s*{NUMBER})+)", FLAGS
     )
     for a in AXES
 }
@@ -138,6 +138,17 @@ SPLIT = re.compile(
     FLAGS,
 )
 """`effective batch 256 via grad accum (32x8)`"""
+
+
+WITH_UNIT = {
+    "image_size": re.compile(rf"(?P<list>(?<![\w.])\d{{2,4}}(?:\s*(?:,|/|and|和|vs\.?)\s*\d{{2,4}})*)\s*(?:px|pixels?|像素)(?![A-Za-z])", FLAGS),
+    "data_fraction": re.compile(
+        rf"(?P<list>\d+(?:\.\d+)?\s?%(?:\s*(?:,|/|and|or|vs\.?|和|与)+\s*(?:and\s*)?\d+(?:\.\d+)?\s?%)*)\s*(?:of\s+(?:the\s+)?|的)?\s*(?:train(?:ing)?\s+|训练)?(?:data|samples|set|数据|样本)",
+        FLAGS,
+    ),
+}
+"""Values that their unit gives away: 224px, 10 % of the data."""
+SQUARE = re.compile(r"(?<![\w.])(?P<list>\d{2,4})\s*x\s*(?P=list)(?!\w)", FLAGS)
 
 
 @dataclass
@@ -157,6 +168,11 @@ def read(page: Page) -> dict[str, Told]:
     if split := page.take(SPLIT):
         found["batch_size"] = Told((int(split["batch"]),), text=split[0])
         found["grad_accum_steps"] = Told((int(split["accum"]),), text=split[0])
+    for name, pattern in WITH_UNIT.items():
+        if match := page.take(pattern):
+            found[name] = Told(tuple(values(match["list"])), text=match[0])
+    if square := page.take(SQUARE):
+        found["image_size"] = Told((int(square["list"]),), text=square[0])
     counted = dict(_counted(page))
     for patterns in (FORWARD, DISTANT, DISTANT_RANGE, BACKWARD):
         missing = {n: p for n, p in patterns.items() if n not in found}

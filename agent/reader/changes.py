@@ -71,8 +71,15 @@ class Changes:
     scale: dict[str, float] = field(default_factory=dict)
     moved: dict[str, float | int] = field(default_factory=dict)
     """Axis to its new value, for `batch 64→32`."""
+    kept: dict[str, list[Scalar]] = field(default_factory=dict)
+    """Axis to the values that are left of it, for `only 2e-5` and `not 3e-5`."""
     missing: list[str] = field(default_factory=list)
     """What the message drops or swaps although the plan does not have it."""
+
+    @property
+    def anything(self) -> bool:
+        """True when a number of the plan changes."""
+        return bool(self.scale or self.moved or self.kept)
 
 
 def read(page: Page, previous: PreviousPlan) -> Changes:
@@ -93,6 +100,21 @@ def read(page: Page, previous: PreviousPlan) -> Changes:
         page.cross(*match.span())
         told.moved["epochs"] = int(match["new"])
     return told
+
+
+ONLY_VALUE = _rx(rf"(?:\bonly|\bjust|只(?:跑|要|用|留|保留)?|仅)\s*(?:the\s+|keep\s+|run\s+)?(?P<v>{NUMBER})(?!\s*(?:seeds?|epochs?|gpus?|runs?|个|轮|张))")
+NO_VALUE = _rx(rf"(?:\bwithout|\bdrop|\bskip|\bremove|\bno|\bnot|don'?t (?:do|run|use)|去掉|不要|别跑|不跑|删掉?)\s*(?:the\s+)?(?P<v>{NUMBER})(?!\s*(?:seeds?|epochs?|gpus?|runs?|个|轮|张))")
+
+
+def values(page: Page, previous: PreviousPlan, told: Changes) -> None:
+    """Values of the plan that are named alone: `only 2e-5`, `not 3e-5`; read after the axes."""
+    for pattern, only in ((NO_VALUE, False), (ONLY_VALUE, True)):
+        for match in page.take_all(pattern):
+            number = value(match["v"])
+            for name, axis in previous.values().items():
+                if isinstance(axis, tuple) and len(axis) > 1 and number in axis:
+                    left = told.kept.get(name, list(axis))
+                    told.kept[name] = [number] if only else [v for v in left if v != number]
 
 
 def _factor(match: re.Match[str], how: str) -> float:
@@ -195,6 +217,9 @@ def changed_axes(held: dict[str, Axis], stated: dict[str, Axis], told: Changes, 
             del result[f"{name}_alpha"]
         else:
             result[name] = axis
+    for name, left in told.kept.items():
+        if name not in stated and left:
+            result[name] = tuple(left)
     for name, number in told.moved.items():
         if name in axis_table.BY_NAME:
             result[name] = (axis_table.typed(axis_table.BY_NAME[name], number),)

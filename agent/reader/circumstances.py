@@ -58,7 +58,7 @@ EVERY = _rx(
     rf"(?:(?:every|each)\s+(?:(?P<n>\d+|two|three|six|few)\s+)?(?P<unit>hours?|days?|nights?|mornings?|evenings?|weeks?|weekdays?|weekends?|months?|mon(?:day)?s?|tuesdays?|wednesdays?|thursdays?|fri(?:day)?s?|saturdays?|sundays?)|\b(?P<adverb>daily|nightly|weekly|hourly|monthly)\b|每(?:隔)?(?P<zn>\d+|[一二两三四五六]+)?\s*(?:个)?(?P<zunit>天|晚|周[一二三四五六日末]?|小时|月|早|日|夜|星期[一二三四五六日]?|凌晨)(?:上|里)?)\s*(?:(?:at|um|的)?\s*(?P<at>(?:凌晨|早上|上午|下午|晚上|半夜)?\s*{CLOCK}|midnight|noon))?"
 )  # fmt: skip
 START = _rx(
-    rf"(?:(?:start(?:ing)?|begin(?:ning)?|run(?: it| this)?|launch|kick(?: it)? off|schedule(?: it| this)?(?: for)?|queue(?: it)?(?: for)?|at|on)\s+(?:it\s+)?(?:at|on|for)?\s*(?P<at>{WHEN})|(?:(?:start|launch|begin|kick off|run)\w*\s+(?:it\s+)?|^)(?P<in>in (?:\d+|an?|two|three) hours?)|(?P<day>tomorrow(?: (?:morning|night|evening|at {CLOCK}))?|(?:on )?(?:the|this) weekend|tonight(?: at {CLOCK})?|overnight))"
+    rf"(?:(?:start(?:ing)?|begin(?:ning)?|run(?: it| this)?|launch|kick(?: it)? off|schedule(?: it| this)?(?: for)?|queue(?: it)?(?: for)?|at|on|for)\s+(?:it\s+)?(?:at|on|for)?\s*(?P<at>{WHEN})|(?:(?:start|launch|begin|kick off|run)\w*\s+(?:it\s+)?|^)(?P<in>in (?:\d+|an?|two|three) hours?)|(?P<day>tomorrow(?: (?:morning|night|evening|at {CLOCK}))?|(?:on )?(?:the|this) weekend|tonight(?: at {CLOCK})?|overnight))"
 )  # fmt: skip
 ZH_START = _rx(rf"(?P<at>{ZH_WHEN}(?:两天)?)\s*(?:开始|再|自动|帮我|定时|启动|的时候|,)?\s*(?:跑|训|训练|启动|开始|执行|重跑|运行|提交)|(?P<timer>定时|预约|(?:{CLOCK})\s*(?:开跑|启动))|(?P<later>\d+\s*(?:个)?小时(?:之?后|以后))")
 WINDOW = _rx(r"(?:on|over|during|at|this)?\s*(?:the )?weekend|周末(?:两天)?|at night|during the night|off[- ]peak|晚上|夜里|夜间")
@@ -87,7 +87,7 @@ def read(page: Page, asks_later: bool) -> Circumstances:
     _schedule(page, told, asks_later)
     _priority(page, told)
     for search, pattern in SEARCH.items():
-        if page.take(_rx(rf"(?<![A-Za-z])(?:{pattern})")):
+        if _rx(rf"(?<![A-Za-z])(?:{pattern})").search(page.left):
             told.search = search
             break
     for mode, pattern in MODE.items():

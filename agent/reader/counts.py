@@ -47,7 +47,7 @@ SEED_COUNTS = (
     _rx(r"(?:n[_ ]?|num[_ ]?)?seeds\s*[=:]\s*(?P<n>1?\d)(?![\d.]|\s*(?:,|/|~|-|\d|and\b|or\b|to\b|和|到))"),
 )  # fmt: skip
 SEED_RANGE = _rx(rf"(?:{SEED})\s*(?:[=:#(\[]|from|从|values?|为|是|用|取)*\s*(?P<low>\d+)(?:{TO}|\s*\.\.\s*)(?P<high>\d+)")
-SEED_LIST = _rx(rf"(?<!\d )(?<!\d)(?:{SEED})\s*(?:[=:#(\[{{]|values?|为|是|用|取|设为|改成|换成|固定为?|set to|to|→)*\s*(?P<list>{LIST})(?!\s*(?:epochs?|gpus?|轮|卡|%|种|个))")
+SEED_LIST = _rx(rf"(?<!\d )(?<!\d)(?:{SEED})\s*(?:,\s*用|[=:#(\[{{]|values?|为|是|用|取|设为|改成|换成|固定为?|set to|to|→)*\s*(?P<list>{LIST})(?!\s*(?:epochs?|gpus?|轮|卡|%|种|个))")
 CARDS = (
     _rx(rf"(?<![\w/])(?P<n>{COUNT})\s*(?:x|\*)?\s*{CARD}{EACH}"),
     _rx(r"(?P<n>\d+)\s*(?:x|\*)\s*(?:a100|h100|h200|v100|a6000|l40s?|t4|4090|3090)s?(?![A-Za-z0-9])"),
@@ -64,7 +64,7 @@ RUNS = _rx(
 GPU_HOURS = _rx(rf"(?P<n>{COUNT})\s*(?:个)?\s*(?:gpu|card|卡|显卡)[ -]?(?:hours?|hrs?|h(?![a-z])|时|小时)")
 GPU_DAYS = _rx(rf"(?P<n>{COUNT})\s*(?:个)?\s*gpu[ -]?days?")
 WALL = _rx(
-    rf"(?:for|within|in|under|at most|max(?:imum)?|up to|limit(?:ed)?(?: to| of)?|budget(?: of| is|:)?|cap(?:ped)?(?: at)?|no more than|not more than|less than|最多|不超过|限时|预算|控制在|只跑|跑|训练?|pendant|durante|für)\s*(?:about|around|the|大概|大约|约)?\s*(?P<n>{COUNT}|half an|an|a|半)\s*(?:个)?(?:半)?\s*-?(?P<unit>hours?|hrs?|h(?![a-z])|小时|钟头|minutes?|mins?|分钟|days?|天|stunden?|heures?|horas?)(?:以内|之内|内)?(?!\s*(?:前|后|ago))"
+    rf"(?:for|within|in|under|at most|max(?:imum)?|up to|limit(?:ed)?(?: (?:it|this|that|each|them))?(?: to| of)?|budget(?: of| is|:)?|cap(?:ped)?(?: at)?|no more than|not more than|less than|最多|不超过|限时|预算|控制在|只跑|跑|训练?|pendant|durante|für)\s*(?:about|around|the|大概|大约|约)?\s*(?P<n>{COUNT}|half an|an|a|半)\s*(?:个)?(?:半)?\s*-?(?P<unit>hours?|hrs?|h(?![a-z])|小时|钟头|minutes?|mins?|分钟|days?|天|stunden?|heures?|horas?)(?:以内|之内|内)?(?!\s*(?:前|后|ago))"
 )  # fmt: skip
 HOURS = {"h": 1.0, "小": 1.0, "钟": 1.0, "s": 1.0, "m": 1 / 60, "分": 1 / 60, "d": 24.0, "天": 24.0}
 

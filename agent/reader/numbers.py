@@ -36,7 +36,7 @@ SEPARATOR = r"\s*(?:,\s*(?:and|or|和|以及|und|et|y|e)?|/|\||;|&|\band\b|\bor\
 TO = r"\s*(?:to|through|until|up to|down to|-(?=\s?[\d.])|~|\.{2,3}|→|到|至|bis|à|hasta|から)\s*"
 LIST = rf"{NUMBER}(?:{SEPARATOR}{NUMBER})*"
 STEP = rf"(?:[,\s(]*(?:(?:in |with )?(?:a )?steps?(?: size)?(?: of)?|step[=:]|stride|步长为?|间隔为?|每隔|increments? of|every|by)\s*[=:]?\s*(?P<step>{NUMBER})\)?)"
-NUM = r"(?:[,\s(]*(?:(?P<num>\d+|{words}|{han})\s*(?:个)?\s*(?:points?|values?|log[- ]spaced(?: points| values)?|evenly[- ]spaced(?: points| values)?|点|值|个点|个值)\s*(?P<spacing>log(?:arithmic|[- ]?spaced|[- ]?scale)?|linear(?:ly)?)?)\)?)".format(
+NUM = r"(?:(?:\s*log(?:arithmic(?:ally)?|[- ]?(?:scale|spaced))?)?[,\s(]*(?:(?P<num>\d+|{words}|{han})\s*(?:个)?\s*(?:points?|values?|log[- ]spaced(?: points| values)?|evenly[- ]spaced(?: points| values)?|点|值|个点|个值)\s*(?P<spacing>log(?:arithmic|[- ]?spaced|[- ]?scale)?|linear(?:ly)?)?)\)?)".format(
     words="|".join(WORDS), han=HAN
 )
 RANGE = rf"(?:(?P<between>between|介于|在)|from|von|de|从)?\s*[\[(]?(?P<low>{NUMBER})(?:{TO}|(?(between)\s*(?:and|和|与)\s*|(?!))|\s*,\s*(?=\S+[\])]\s*(?:log|uniform)))(?P<high>{NUMBER})[\])]?(?:{STEP}|{NUM})?"
@@ -84,6 +84,25 @@ def count(text: str) -> int | float:
     scale = SUFFIX.get(bare[-1], 1)
     result = float(bare[:-1]) * scale if scale != 1 else float(bare)
     return int(result) if result.is_integer() else result
+
+
+ELLIPSIS = re.compile(rf"(?P<first>{NUMBER})\s*,\s*(?P<second>{NUMBER})\s*,\s*(?:\.{{2,}}|…)\s*,?\s*(?P<last>{NUMBER})", FLAGS)
+
+
+def spell_out(text: str) -> str:
+    """The text with `0.01, 0.02, ..., 0.05` written in full, where the steps or the ratios lead to the last one."""
+    return ELLIPSIS.sub(_progression, text)
+
+
+def _progression(match: re.Match[str]) -> str:
+    first, second, last = (Decimal(str(value(match[g]))) for g in ("first", "second", "last"))
+    for following in (lambda x: x + second - first, lambda x: x * second / first if first else x):
+        points = [first, second]
+        while len(points) < 50 and points[-1] != last:
+            points.append(following(points[-1]).normalize())
+        if points[-1] == last:
+            return ", ".join(f"{p:g}" for p in points)
+    return match[0]
 
 
 def chinese(text: str) -> int:

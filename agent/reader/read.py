@@ -13,7 +13,7 @@ from agent.reader.circumstances import Circumstances
 from agent.reader.counts import Counts
 from agent.reader.intents import Facts, Intent
 from agent.reader.names import Names
-from agent.reader.numbers import FLAGS
+from agent.reader.numbers import FLAGS, spell_out
 from agent.reader.page import Page
 from agent.reader.reading import PreviousPlan, Reading
 from agent.reader.text import clean, has_words, is_chinese
@@ -61,7 +61,7 @@ class Draft:
 
 def read(raw: str, previous: PreviousPlan | None = None, most_runs: int = MAX_RUNS) -> Reading:
     """What the message says; with a previous plan, a change comes back as the whole resulting plan."""
-    text = clean(raw)
+    text = spell_out(clean(raw))
     chinese = is_chinese(text[:MOST_CHARACTERS])
     early = _unreadable(text, chinese) or _refused(raw, text, chinese)
     if early:
@@ -108,6 +108,8 @@ def _draft(text: str, chinese: bool, previous: PreviousPlan | None) -> Draft:
     draft.counts = counts.read(page)
     draft.told = axis_table.read(page)
     draft.axes.update(choices.read(page))
+    if previous is not None:
+        changes.values(page, previous, draft.changes)
     names.unknown(page, draft.names)
     return draft
 
@@ -212,7 +214,7 @@ def _facts(draft: Draft, previous: PreviousPlan | None) -> Facts:
     both = [a for a in numbers if a.endswith("_alpha") and draft.axes[a] and _has_zero(draft.axes[a])]
     several = [a for a in numbers if a not in both and _size(draft.axes[a]) > 1]
     schedule = around.schedule or {}
-    settings = bool(draft.axes or draft.told or draft.changes.scale or draft.changes.moved or around.priority)
+    settings = bool(draft.axes or draft.told or draft.changes.anything or around.priority)
     return Facts(
         models=len(draft.names.models),
         datasets=len(draft.names.datasets),
@@ -292,6 +294,8 @@ def _plan(draft: Draft, intent: Intent, previous: PreviousPlan | None, most_runs
         chinese=draft.chinese,
         left=draft.page.left,
     )
+    if previous is not None and intent == "evaluate" and not stated.models:
+        stated = stated.model_copy(update={"models": previous.models, "datasets": stated.datasets or previous.datasets})
     if previous is not None and intent in ("modify", "schedule"):
         stated = _changed(draft, stated, previous)
     stated = _depths(stated)
