@@ -143,7 +143,7 @@ def decimals(spread: float | None, value: float = 0.0) -> int:
     basis, digits = (spread, 2) if spread and math.isfinite(spread) else (value, 3)
     if not basis or not math.isfinite(basis):
         return 3
-    exponent = math.floor(math.log10(abs(basis)) + 1e-12)
+    exponent = max(-300, math.floor(math.log10(abs(basis)) + 1e-12))  # below that 10**exponent is 0
     if basis is spread and abs(basis) / 10.0**exponent >= 3.55:
         digits = 1
     return max(-6, min(6, digits - 1 - exponent))
