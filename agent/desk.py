@@ -6,6 +6,7 @@ import os
 from dataclasses import dataclass
 from functools import cache
 
+from agent.model import ModelDoor
 from lab import store
 from lab.ledger import Ledger
 from lab.settings import Settings, load
@@ -16,6 +17,19 @@ class Desk:
     settings: Settings
     client: store.Client
     ledger: Ledger
+
+
+OPENAI = "https://api.openai.com/v1"
+"""Where a key without a base_url belongs."""
+
+
+def model_door(settings: Settings) -> ModelDoor | None:
+    """The language model that the settings name; None where they name neither a key nor an endpoint."""
+    model = settings.model
+    if model.api_key is None and model.base_url is None:
+        return None
+    key = model.api_key.get_secret_value() if model.api_key else "none"
+    return ModelDoor(base_url=model.base_url or OPENAI, api_key=key, model=model.name, timeout_s=model.timeout_s)
 
 
 _settings: Settings | None = None

@@ -46,6 +46,7 @@ def _answer(here: Desk, request: Request) -> str:
         request.text,
         previous=_previous(before[-1]) if before else None,
         requester=request.user,
+        model=desk.model_door(here.settings),
         defaults=_defaults(here, lab),
     )
     if understood.plan is not None and understood.question is None:

@@ -12,7 +12,7 @@ from lab import cardtable
 from lab import estimate as estimates
 from lab.card import Card, DataSet, Host, HostCards
 from lab.ledger import Ledger
-from lab.plan import Plan, Point, number
+from lab.plan import Axis, Plan, Point, number
 from lab.run import Estimate
 from lab.settings import DefaultSettings
 
@@ -80,7 +80,8 @@ def ask_dataset(lab: Lab) -> str:
 
 def prepare(plan: Plan, lab: Lab, ledger: Ledger, max_runs: int) -> Prepared:
     """The plan with its estimate and what has to be said about it, or the question that stands in its way."""
-    question = _too_much(plan, max_runs)
+    plan = _as_the_template_says(plan)
+    question = _too_much(plan, max_runs) or _not_yet(plan)
     if question is None and lab.hosts:
         question = _impossible(plan, lab)
     if question is not None:
@@ -88,6 +89,39 @@ def prepare(plan: Plan, lab: Lab, ledger: Ledger, max_runs: int) -> Prepared:
     if not lab.hosts:
         plan = plan.model_copy(update={"notes": (*plan.notes, NO_HOST)})
     return Prepared(plan, _estimate(plan, lab, ledger))
+
+
+PRECISIONS = {"fp16": "amp_fp16", "fp16_amp": "amp_fp16", "amp": "auto", "bf16": "amp_bf16", "bf16_amp": "amp_bf16"}
+"""What people call a precision, and what the template vision does by that name."""
+NAMES = {"scheduler": "schedule", "warmup_ratio": "warmup"}
+"""Axes that the template vision has under another name."""
+
+
+def _as_the_template_says(plan: Plan) -> Plan:
+    """The plan with the names and values that the template vision uses; the others stay as people say them."""
+    if plan.template != "vision":
+        return plan
+    axes: dict[str, Axis] = {}
+    for name, axis in plan.axes.items():
+        if name == "precision" and isinstance(axis, tuple):
+            axis = tuple(PRECISIONS.get(str(value), value) for value in axis)
+        axes[NAMES.get(name, name)] = axis
+    assumed = tuple(
+        a.model_copy(update={"field": f"axes.{NAMES[bare]}"}) if (bare := a.field.removeprefix("axes.")) in NAMES else a
+        for a in plan.assumed
+    )
+    return plan.model_copy(update={"axes": axes, "assumed": assumed})
+
+
+def _not_yet(plan: Plan) -> str | None:
+    """What the plan asks for and nothing here can keep; starting it regardless would break the promise in silence."""
+    if plan.schedule:
+        return "I cannot start runs at a later time yet. Ask again when they shall start, or leave the time out."
+    if plan.mode or (plan.template == "vision" and plan.epochs is None and plan.max_steps is None):
+        return "Evaluation without training cannot run yet; I can train and report the validation at the end."
+    if plan.budget is not None:
+        return "I cannot hold a run to a budget yet. How many epochs or steps shall it be instead?"
+    return None
 
 
 def _too_much(plan: Plan, max_runs: int) -> str | None:

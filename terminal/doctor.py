@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Literal
 
 from lab import hosts, store
-from lab.errors import OvernightError
+from lab.errors import ModelError, OvernightError
 from lab.run import Record
 from lab.settings import Settings
 
@@ -93,17 +93,19 @@ def _hosts(settings: Settings) -> Iterator[Finding]:
 
 
 def _model(settings: Settings) -> Iterator[Finding]:
-    if settings.model.api_key is None and settings.model.base_url is None:
+    from agent.desk import model_door
+
+    door = model_door(settings)
+    if door is None:
         detail = "no key: requests are understood without a language model"
         yield Finding(part="model", state="off", detail=detail, key="model.api_key")
         return
-    from agent.model import check
-
-    problem = check(settings)
-    if problem:
-        yield Finding(part="model", state="broken", detail=problem, key="model.base_url")
+    try:
+        door.propose("compare resnet18 and resnet34 on digits", None)
+    except ModelError as error:
+        yield Finding(part="model", state="broken", detail=f"{door.base_url}: {error}", key="model.base_url")
     else:
-        yield Finding(part="model", state="ok", detail=f"{settings.model.name} answers")
+        yield Finding(part="model", state="ok", detail=f"{door.base_url}: {door.model} answers")
 
 
 def _slack(settings: Settings) -> Iterator[Finding]:
