@@ -87,6 +87,11 @@ class GpuWorker(Worker):
         except store.AWAY as error:
             log.warning("%s: Redis is away, the attempt goes on: %s", self.name, error)
 
+    def handle_work_horse_killed(self, job: Job, retpid: int, ret_val: int, rusage: object) -> None:
+        """The child was killed (by the kernel for want of memory, mostly): its run goes back to the queue at once."""
+        log.warning("%s: the child of job %s was killed (status %s)", self.name, job.id, ret_val)
+        jobs.release_after_child()
+
 
 def serve(settings: Settings, card: Card, threads: int | None, parent: int) -> None:
     """Serves the card's queue until SIGTERM; for a freshly forked process with SIGTERM and SIGINT blocked."""

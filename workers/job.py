@@ -22,7 +22,7 @@ from lab.run import Run, RunResult, RunSpec, RunState
 from lab.settings import Settings
 from workers import datasets, launch
 from workers.cardlock import CardLock
-from workers.recover import lose
+from workers.recover import lose, release_card
 from workers.rundir import RunDir, read_log, read_result, unfinished
 from workers.templates import TEMPLATES
 from workers.watch import Ending, Watch
@@ -70,27 +70,42 @@ def run_attempt(run_id: str, dispatch: int, cards: Sequence[str]) -> None:
     client = store.connect(_post.settings, patient=False)
     ledger, leases = Ledger(client), Leases(client, _post.settings.run.lease_s)
     try:
-        lease = _claim(leases, Lease(run_id=run_id, fence=0, cards=tuple(cards), holder=_post.worker), dispatch)
+        wanted = Lease(run_id=run_id, fence=0, cards=tuple(cards), holder=_post.worker)
+        lease, since = _claim(leases, wanted, dispatch)
         run = ledger.run(run_id)
     except (LeaseRefused, UnknownRecord) as refusal:
         log.info("%s", refusal)
         _cancel_unclaimed(ledger, leases, run_id, dispatch)
         return
     log.info("%s: claimed card %s, attempt %d", run_id, run.card_index, lease.fence)
-    attempt = Attempt(_post, ledger, leases, lease, run)
-    attempt.carry_out()
+    Attempt(_post, ledger, leases, lease, run, since).carry_out()
+
+
+def release_after_child() -> None:
+    """What this worker's own child held when it was killed is free; left to the lease's end if that cannot be done."""
+    if _post is None:
+        return
+    client = store.connect(_post.settings)
+    try:
+        release_card(_post.settings, client, _post.card.uuid, _post.worker)
+    except store.AWAY as error:
+        log.warning("card %s: what its child held is left to expire: %s", _post.card.uuid, error)
 
 
 class Attempt:
-    """One try of a run that this process has claimed."""
+    """One try of a run that this process has claimed.
 
-    def __init__(self, post: Post, ledger: Ledger, leases: Leases, lease: Lease, run: Run) -> None:
+    Args:
+        since: monotonic seconds just before the claim: the lease cannot end before this and its length.
+    """
+
+    def __init__(self, post: Post, ledger: Ledger, leases: Leases, lease: Lease, run: Run, since: float) -> None:
         self.post = post
         self.ledger = ledger
         self.leases = leases
         self.lease = lease
         self.run = run
-        self.began = time.monotonic()
+        self.since = since
         self.cards_gone = True
         """False while a process that would not die may still be on the cards: then their leases are left to expire."""
 
@@ -135,7 +150,8 @@ class Attempt:
         try:
             for lock in locks:
                 lock.name_group(trainer.pid)
-            watch = Watch(self.ledger, self.leases, self.lease, trainer, folder, self.post.settings, stop_asked)
+            post = self.post
+            watch = Watch(self.ledger, self.leases, self.lease, self.since, trainer, folder, post.settings, stop_asked)
             ending = watch.follow(self._started(trainer.pid))
         finally:
             gone = trainer.gone()
@@ -254,12 +270,16 @@ def _cause(error: OSError) -> str:
     return "data_missing" if isinstance(error, FileNotFoundError) else "permission"
 
 
-def _claim(leases: Leases, wanted: Lease, dispatch: int) -> Lease:
-    """The lease; waits a little for a card that another attempt is just leaving, or for Redis. Raises LeaseRefused."""
+def _claim(leases: Leases, wanted: Lease, dispatch: int) -> tuple[Lease, float]:
+    """The lease, and the monotonic second before it began. Raises LeaseRefused.
+
+    Waits a little for a card that another attempt is just leaving, or for Redis.
+    """
     deadline = time.monotonic() + HELD_WAIT_S
     while True:
+        since = time.monotonic()
         try:
-            return leases.claim(wanted.run_id, dispatch, wanted.cards, wanted.holder)
+            return leases.claim(wanted.run_id, dispatch, wanted.cards, wanted.holder), since
         except LeaseRefused:
             if time.monotonic() > deadline or not any(map(leases.held, wanted.cards)):
                 raise

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import time
 from collections.abc import Callable, Hashable, Iterable
@@ -9,13 +10,14 @@ from collections.abc import Callable, Hashable, Iterable
 from rq import Queue
 
 from lab import hosts
-from lab.errors import FenceError, MoveRefused
-from lab.leases import Leases
-from lab.ledger import Ledger
+from lab.errors import FenceError, MoveRefused, UnknownRecord
+from lab.leases import Lease, Leases
+from lab.ledger import HOLDS_CARD, Ledger
 from lab.queue import AGENT, KnownJob, card_queue, open_queue
 from lab.run import Answer, Experiment, ExperimentState, Request, RequestState, Run, RunState
 from lab.settings import Settings
 from lab.store import Client
+from workers.cardlock import CardLock
 
 log = logging.getLogger(__name__)
 
@@ -43,6 +45,38 @@ def lose(ledger: Ledger, run: Run, fence: int, why: str, max_attempts: int, caus
     moved = ledger.fail(run.id, fence, cause, message)
     log.error("%s: failed, %s: %s", run.id, cause, message)
     return moved
+
+
+def release_card(settings: Settings, client: Client, card: str, holder_prefix: str) -> bool:
+    """What a dead worker of this host held is free and its run is back in the queue; False to try again.
+
+    The card's lock proves that nothing runs there any more, so the lease need not run out first.
+
+    Args:
+        holder_prefix: how the names of the workers begin that are known to be dead.
+    """
+    lock = CardLock(settings.data_dir, card)
+    try:
+        if not lock.clear(wait_s=5.0):
+            log.error("card %s: process group %s does not end", card, lock.group())
+            return False
+        leases = Leases(client, settings.run.lease_s)
+        held = leases.held(card)
+        if held and str(held["holder"]).startswith(holder_prefix):
+            lease = Lease(run_id=held["run_id"], fence=held["fence"], cards=(card,), holder=held["holder"])
+            _release(Ledger(client), leases, lease, settings.run.max_attempts)
+    finally:
+        lock.close()
+    return True
+
+
+def _release(ledger: Ledger, leases: Leases, lease: Lease, max_attempts: int) -> None:
+    with contextlib.suppress(UnknownRecord, FenceError, MoveRefused):
+        run = ledger.run(lease.run_id)
+        if run.fence == lease.fence and run.state in HOLDS_CARD:
+            lease = lease.model_copy(update={"cards": run.cards})
+            lose(ledger, run, lease.fence, "its worker died", max_attempts)
+    leases.release(lease)
 
 
 class Recovery:

@@ -14,14 +14,12 @@ from multiprocessing.context import ForkProcess
 
 from lab import hosts, store
 from lab.card import Card, Host
-from lab.errors import CardError, FenceError, MoveRefused, OperatorError, UnknownRecord
-from lab.leases import Lease, Leases
-from lab.ledger import HOLDS_CARD, Ledger
+from lab.errors import CardError, OperatorError
 from lab.settings import Settings
 from workers.cardlock import CardLock
 from workers.gpu_worker import STOPS, holder_prefix, serve
 from workers.host import Speed, describe, disk_free, threads
-from workers.recover import lose
+from workers.recover import release_card
 
 log = logging.getLogger(__name__)
 
@@ -68,9 +66,7 @@ class Supervisor:
         self, settings: Settings, *, measure: bool = True, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self.settings = settings
-        self.client = store.connect(settings)
-        self.ledger = Ledger(self.client)
-        self.leases = Leases(self.client, settings.run.lease_s)
+        self.client = store.connect(settings, patient=False)  # a dead worker is noticed even while Redis hangs
         self.slots: dict[str, Slot] = {}
         self._clock = clock
         self._measure = measure
@@ -100,11 +96,12 @@ class Supervisor:
         for slot in list(self.slots.values()):
             changed |= self._tend(slot)
         try:
+            if self._away:
+                self.client.ping()
+                log.info("work: Redis is back")
+                self._away = False
             self._follow_cards()
             self._publish(changed)
-            if self._away:
-                log.info("work: Redis is back")
-            self._away = False
         except store.AWAY as error:
             if not self._away:
                 log.warning("work: Redis is away: %s", error)
@@ -154,32 +151,11 @@ class Supervisor:
         slot.process = None
 
     def _release(self, card: Card) -> bool:
-        """What a dead worker of this host held is free and its run is back in the queue; False to try again.
-
-        The card's lock proves that nothing runs there any more, so the lease need not run out first.
-        """
-        lock = CardLock(self.settings.data_dir, card.uuid)
+        """Whatever a dead worker of this host held on the card is free; False to try again."""
         try:
-            if not lock.clear(wait_s=5.0):
-                log.error("work: card %d: process group %s does not end", card.index, lock.group())
-                return False
-            held = self.leases.held(card.uuid)
-            if held and str(held["holder"]).startswith(holder_prefix(self.settings.host)):
-                self._release_lease(card, str(held["run_id"]), int(held["fence"]), str(held["holder"]))
+            return release_card(self.settings, self.client, card.uuid, holder_prefix(self.settings.host))
         except store.AWAY:
             return False
-        finally:
-            lock.close()
-        return True
-
-    def _release_lease(self, card: Card, run_id: str, fence: int, holder: str) -> None:
-        cards: tuple[str, ...] = (card.uuid,)
-        with suppress(UnknownRecord, FenceError, MoveRefused):
-            run = self.ledger.run(run_id)
-            if run.fence == fence and run.state in HOLDS_CARD:
-                cards = run.cards
-                lose(self.ledger, run, fence, "its worker died", self.settings.run.max_attempts)
-        self.leases.release(Lease(run_id=run_id, fence=fence, cards=cards, holder=holder))
 
     def _follow_cards(self) -> None:
         if self._clock() < self._looked_at + LOOK_EVERY_S:

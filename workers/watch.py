@@ -27,8 +27,10 @@ How = Literal["exited", "cancelled", "shutdown", "lease_lost", "superseded"]
 TICK_S = 0.1
 PROGRESS_EVERY_S = 0.5
 STATE_EVERY_S = 1.0
-RENEW_AGAIN_S = 1.0
-"""Pause before the next try of a renewal that Redis did not answer."""
+ASK_AGAIN_S = 1.0
+"""Pause after a call that Redis did not answer: each one that hangs takes a second or two from the lease."""
+LAST_S = 0.5
+"""A trainer that could not be told by Redis' word is killed so long before its lease ends."""
 LAST_SHARE = 0.25
 """Share of the lease that is left for stopping the trainer when the lease could not be renewed."""
 
@@ -52,6 +54,7 @@ class Watch:
         ledger: Ledger,
         leases: Leases,
         lease: Lease,
+        since: float,
         trainer: Trainer,
         attempt: Path,
         settings: Settings,
@@ -65,7 +68,7 @@ class Watch:
         self.stop_asked = stop_asked
         self.metrics = Metrics(attempt)
         self.began = time.monotonic()
-        self._deadline = self.began + self.settings.lease_s
+        self._deadline = since + self.settings.lease_s
         self._renew_at = 0.0
         """At once: the claim was a while ago."""
         self._progress_at = 0.0
@@ -73,6 +76,7 @@ class Watch:
         self._news: str | None = None
         self._stopping: How | None = None
         self._kill_at = 0.0
+        self._ask_at = 0.0
 
     def follow(self, wanted: bool) -> Ending:
         """The trainer has ended.
@@ -100,7 +104,7 @@ class Watch:
         margin = self.settings.lease_s * LAST_SHARE
         if now >= self._deadline - margin:
             log.warning("%s: no renewal for too long, the trainer is stopped before the lease ends", self.lease.run_id)
-            self._stop("lease_lost", margin / 2)
+            self._stop("lease_lost", max(0.0, min(margin / 2, self._deadline - LAST_S - now)))
         elif self.stop_asked.is_set():
             self._stop("shutdown", self.settings.grace_s)
         elif now >= self._state_at:
@@ -122,15 +126,13 @@ class Watch:
         if renewed:
             self._deadline = now + self.settings.lease_s
             self._renew_at = now + self.settings.renew_s
-        elif renewed is None:
-            self._renew_at = now + RENEW_AGAIN_S
-        else:
+        elif renewed is not None:
             log.warning("%s: the lease of attempt %d is gone", self.lease.run_id, self.lease.fence)
             self._stop("lease_lost", 0.0)
 
     def _report(self, now: float, *, last: bool = False) -> None:
         self._news = self.metrics.read() or self._news
-        if self._stopping == "superseded" or self._news is None:
+        if self._stopping in ("lease_lost", "superseded") or self._news is None:
             return
         if self._news == "step" and now < self._progress_at and not last:
             return
@@ -157,8 +159,11 @@ class Watch:
 
     def _asked(self, ask: Callable[[], T]) -> T | None:
         """Redis' answer; None while it is away."""
+        if time.monotonic() < self._ask_at:
+            return None
         try:
             return ask()
         except AWAY as error:
+            self._ask_at = time.monotonic() + ASK_AGAIN_S
             log.debug("%s: Redis is away: %s", self.lease.run_id, error)
             return None

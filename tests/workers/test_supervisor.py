@@ -52,6 +52,21 @@ def test_a_killed_workers_run_goes_on_and_finishes_once(lab: Lab) -> None:
     assert "resuming from" in (lab.settings.runs_dir / run_id / "attempt-2" / "log.txt").read_text()
 
 
+def test_a_killed_childs_run_goes_on_too(lab: Lab) -> None:
+    """The kernel's memory killer may take the child and leave the worker."""
+    experiment = lab.approve(steps=30)
+    lab.start()
+    run_id = f"{experiment.id}/1"
+    until(lambda: lab.ledger.progress([run_id]))
+    horse = psutil.Process(lab.ledger.run(run_id).pid).parent()
+    assert horse
+
+    horse.kill()
+    done = lab.ended(experiment, within_s=15)[0]
+
+    assert (done.state, done.fence, done.losses) == (RunState.FINISHED, 2, 1)
+
+
 def test_a_cancelled_run_stops_and_its_card_takes_the_next(lab: Lab) -> None:
     """From the button to the free card."""
     lab.train = 1
