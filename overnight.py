@@ -147,13 +147,30 @@ def ask(
 
 @app.command(rich_help_panel="Experiments")
 def understand(
-    text: Annotated[str | None, typer.Argument(help="The request.")] = None, as_json: Json = False, batch: Batch = False
+    text: Annotated[str | None, typer.Argument(help="The request.")] = None,
+    as_json: Json = False,
+    batch: Batch = False,
 ) -> None:
     """Show what a request is understood as; needs neither Redis nor hosts."""
-    from agent.understand import main as run
+    from agent.desk import defaults, model_door
+    from agent.understand import batch as answers
+    from agent.understand import to_case, understand
 
     settings = _settings(None)
-    sys.exit(run(settings, text, as_json=as_json, batch=batch))
+    given = defaults(settings, "digits", "it ships with Overnight")
+    if batch:
+        for line in answers(sys.stdin, given, model_door(settings)):
+            typer.echo(line)
+        return
+    if text is None:
+        _wrong_usage("give the request as an argument, or --batch")
+    understood = understand(text, model=model_door(settings), defaults=given)
+    if as_json:
+        _print_json({**to_case("request", understood), "note": understood.model_note})
+    else:
+        typer.echo(f"{understood.intent}: {understood.reply}")
+        if understood.model_note:
+            typer.echo(f"({understood.model_note})")
 
 
 @app.command(rich_help_panel="Experiments", name="list")
@@ -242,19 +259,21 @@ def diagnose(
     batch: Batch = False,
 ) -> None:
     """Why a run failed, from its log."""
+    from dataclasses import asdict
+
     from lab.diagnose import diagnose as find
 
     if batch:
         for line in sys.stdin:
             case = json.loads(line)
             found = find(case["log"], case.get("exit_code"))
-            typer.echo(json.dumps({"id": case["id"], **_fields(found)}, ensure_ascii=False))
+            typer.echo(json.dumps({"id": case["id"], **asdict(found)}, ensure_ascii=False))
         return
     if file is not None and not file.is_file():
         _wrong_usage(f"{file} is no file")
     found = find(file.read_text(errors="replace") if file else sys.stdin.read(), exit_code)
     if as_json:
-        _print_json(_fields(found))
+        _print_json(asdict(found))
     else:
         typer.echo(f"{found.cause}: {found.advice}\n  {found.evidence}")
 
@@ -290,11 +309,6 @@ def _console() -> Console:
 
 def _print_json(value: Any) -> None:
     typer.echo(json.dumps(value, ensure_ascii=False, indent=2))
-
-
-def _fields(record: Any) -> dict[str, Any]:
-    fields: dict[str, Any] = record.model_dump(mode="json")
-    return fields
 
 
 def _user() -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from agent.model import ModelDoor
+from agent.understand import Defaults
 from lab import store
 from lab.ledger import Ledger
 from lab.settings import Settings, load
@@ -30,6 +31,24 @@ def model_door(settings: Settings) -> ModelDoor | None:
         return None
     key = model.api_key.get_secret_value() if model.api_key else "none"
     return ModelDoor(base_url=model.base_url or OPENAI, api_key=key, model=model.name, timeout_s=model.timeout_s)
+
+
+def defaults(settings: Settings, dataset: str | None, why: str) -> Defaults:
+    """What a plan assumes in this lab where a message is silent.
+
+    Args:
+        dataset: the data set for a message that names none, and `why` that one; None asks.
+    """
+    chosen = settings.defaults
+    return Defaults(
+        dataset=chosen.dataset or dataset,
+        dataset_reason="the lab's default" if chosen.dataset else why,
+        comparison_seeds=chosen.seeds,
+        epochs=chosen.epochs,
+        lr=chosen.lr,
+        batch_size=chosen.batch_size,
+        max_runs=settings.limits.max_runs,
+    )
 
 
 _settings: Settings | None = None

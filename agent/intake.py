@@ -8,7 +8,7 @@ import time
 from agent import commands, desk, planner
 from agent.desk import Desk
 from agent.reader import PreviousPlan
-from agent.understand import Defaults, Understood, understand
+from agent.understand import Understood, understand
 from lab import hosts, store
 from lab.errors import OvernightError
 from lab.run import Answer, Experiment, Request, RequestState
@@ -47,7 +47,7 @@ def _answer(here: Desk, request: Request) -> str:
         previous=_previous(before[-1]) if before else None,
         requester=request.user,
         model=desk.model_door(here.settings),
-        defaults=_defaults(here, lab),
+        defaults=desk.defaults(here.settings, *planner.default_dataset(lab)),
     )
     if understood.plan is not None and understood.question is None:
         return _propose(here, request, understood, lab)
@@ -72,20 +72,6 @@ def _propose(here: Desk, request: Request, understood: Understood, lab: planner.
 def _previous(experiment: Experiment) -> PreviousPlan:
     """What a follow-up in the conversation changes."""
     return PreviousPlan.of(experiment.plan, experiment.id, experiment.state)
-
-
-def _defaults(here: Desk, lab: planner.Lab) -> Defaults:
-    chosen = here.settings.defaults
-    dataset, why = planner.default_dataset(lab, chosen)
-    return Defaults(
-        dataset=dataset,
-        dataset_reason=why,
-        comparison_seeds=chosen.seeds,
-        epochs=chosen.epochs,
-        lr=chosen.lr,
-        batch_size=chosen.batch_size,
-        max_runs=here.settings.limits.max_runs,
-    )
 
 
 def _apology(request_id: str, error: Exception) -> str:

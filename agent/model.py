@@ -59,8 +59,9 @@ class Proposal(Frozen):
 class Proposer(Protocol):
     """Whoever proposes: the door below, or a scripted one in tests."""
 
-    prompt: str
-    """Name and hash of the prompt."""
+    @property
+    def prompt(self) -> str:
+        """Name and hash of the prompt."""
 
     def propose(self, text: str, previous: PreviousPlan | None) -> Proposal:
         """What the message says, in the model's opinion.

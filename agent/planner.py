@@ -14,7 +14,6 @@ from lab.card import Card, DataSet, Host, HostCards
 from lab.ledger import Ledger
 from lab.plan import Axis, Plan, Point, number
 from lab.run import Estimate
-from lab.settings import DefaultSettings
 
 NO_HOST = "no host is up, so nothing was checked: the runs wait until one is"
 NATIVE_SIZE = 224
@@ -60,22 +59,14 @@ class Prepared:
     question: str | None = None
 
 
-def default_dataset(lab: Lab, defaults: DefaultSettings) -> tuple[str | None, str]:
+def default_dataset(lab: Lab) -> tuple[str | None, str]:
     """The data set for a message that names none, and why; None when the person has to say which."""
-    if defaults.dataset:
-        return defaults.dataset, "the lab's default"
     present = [name for name, d in lab.datasets().items() if d.present and name not in BUILT_IN]
     if not lab.hosts:
         return "digits", "it ships with Overnight"
     if len(present) == 1:
         return present[0], "the only data set on these hosts"
     return None, ""
-
-
-def ask_dataset(lab: Lab) -> str:
-    """The question for a message that names no data set where there are several."""
-    present = sorted(name for name, d in lab.datasets().items() if d.present and name not in BUILT_IN)
-    return f"Which data set? Here are {', '.join(present)}." if present else "Which data set?"
 
 
 def prepare(plan: Plan, lab: Lab, ledger: Ledger, max_runs: int) -> Prepared:

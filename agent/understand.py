@@ -17,6 +17,8 @@ from lab.errors import ModelError
 from lab.plan import MAX_RUNS, Assumed, Axis, Budget, Frozen, Plan, Range, Scalar
 
 log = logging.getLogger(__name__)
+DEFAULT = "default"
+"""Why a value was assumed for which nothing speaks but the lab's settings."""
 UNSAID = frozenset({"gpus_per_run", "priority"})
 """Assumed fields that a reply need not mention: one card and normal priority are what people expect."""
 
@@ -168,9 +170,9 @@ def _plan(reading: Reading, text: str, previous: PreviousPlan | None, defaults: 
         request_text=text,
     )
     if reading.gpus_per_run is None:
-        assumed.setdefault("gpus_per_run", "one card a run unless said otherwise")
+        assumed.setdefault("gpus_per_run", DEFAULT)
     if reading.priority is None:
-        assumed.setdefault("priority", "normal unless said otherwise")
+        assumed.setdefault("priority", DEFAULT)
     return plan.model_copy(
         update={"assumed": tuple(Assumed(field=k, reason=v) for k, v in assumed.items()), "budget": _budget(plan)}
     )
@@ -193,9 +195,9 @@ def _fill_training(reading: Reading, axes: dict[str, Axis], assumed: dict[str, s
     for name, number in (("lr", defaults.lr), ("batch_size", defaults.batch_size)):
         if name not in axes:
             axes[name] = (number,)
-            assumed[f"axes.{name}"] = f"the template's default, {number:g}"
+            assumed[f"axes.{name}"] = DEFAULT
     if reading.epochs is None and reading.max_steps is None and "epochs" not in axes:
-        assumed["epochs"] = f"the template's default, {defaults.epochs}"
+        assumed["epochs"] = DEFAULT
         return defaults.epochs
     return reading.epochs
 

@@ -73,6 +73,31 @@ def who_am_i(client: WebClient) -> AuthorizeResult:
     )
 
 
+def check(settings: Settings) -> str:
+    """The bot's name in Slack, when Slack takes both tokens; no connection is left open.
+
+    Raises:
+        ConfigError: a token is missing or refused; names the key.
+        OSError, SlackClientError: Slack does not answer.
+    """
+    client = web_client(settings)
+    who_am_i(client)
+    app_token = _token(settings.slack.app_token, "app_token", "xapp-")
+    try:
+        client.apps_connections_open(app_token=app_token)
+    except SlackApiError as error:
+        _raise_if_refused(error)
+        raise
+    return str(client.auth_test().get("user") or "")
+
+
+def _raise_if_refused(error: SlackApiError) -> None:
+    """Raises ConfigError when Slack does not take the app token."""
+    code = str(error.response.get("error") or "")
+    if code in ("invalid_auth", "not_authed", "account_inactive", "token_revoked", "not_allowed_token_type"):
+        raise ConfigError("slack.app_token", _refused(code, "app", "Basic Information")) from None
+
+
 def build(settings: Settings, client: WebClient, me: AuthorizeResult, whispers: Whispers) -> App:
     """The bolt app with its listeners. An event is acknowledged when its listener has recorded it, not before."""
     app = App(
@@ -159,9 +184,7 @@ class Bot:
         try:
             handler.connect()  # type: ignore[no-untyped-call]
         except SlackApiError as error:
-            code = str(error.response.get("error") or "")
-            if code in ("invalid_auth", "not_authed", "account_inactive", "token_revoked", "not_allowed_token_type"):
-                raise ConfigError("slack.app_token", _refused(code, "app", "Basic Information")) from None
+            _raise_if_refused(error)
             raise
 
     def _persistently(self, what: str, work: Callable[[], Any]) -> Any:

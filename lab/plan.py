@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import math
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
@@ -175,46 +176,63 @@ class Plan(Frozen):
         return f"{runs} = {factors}" if factors else runs
 
     def stated(self) -> list[str]:
-        """The fields with a value that the message itself gave, models and data set left out: `axes.lr`, `epochs`."""
-        assumed = {a.field for a in self.assumed}
+        """What the message itself gave, for people, models and data sets left out: `lr 0.1, 0.01`, `20 epochs`."""
         fields = [f"axes.{name}" for name in self.axes]
-        fields += [name for name in ("epochs", "max_steps", "budget", "deadline") if getattr(self, name) is not None]
+        fields += [name for name in ("epochs", "max_steps", "metric", "budget", "deadline") if getattr(self, name)]
         fields += ["gpus_per_run"] if self.gpus_per_run > 1 else []
         fields += ["priority"] if self.priority != "normal" else []
-        return [field for field in fields if field not in assumed]
+        return [self.in_words(field) for field in fields if self.why(field) is None]
 
     def in_words(self, field: str) -> str:
-        """A field with its value for people: `lr 0.001`, `3 seeds`, `3 epochs`, `data set digits`."""
+        """A field with its value for people: `lr 0.001`, `3 seeds`, `3 epochs`, `digits`; a long list is counted."""
         name = field.removeprefix("axes.")
-        value = self.axes.get(name) if field.startswith("axes.") else getattr(self, name, None)
-        label = {"batch_size": "batch", "dataset": "data set"}.get(name, name.replace("_", " "))
-        if name == "seed" and isinstance(value, tuple):
-            return f"{len(value)} seed{'' if len(value) == 1 else 's'}"
-        if name in ("epochs", "max_steps", "gpus_per_run") and isinstance(value, int):
-            one = {"epochs": "epoch", "max_steps": "step", "gpus_per_run": "card"}[name]
-            tail = " a run" if name == "gpus_per_run" else ""
+        if name in self.axes:
+            return _axis_words(name, self.axes[name], self.why(field) is not None)
+        value = getattr(self, name, None)
+        if name in ("models", "datasets", "dataset"):
+            return ", ".join(few(self.models if name == "models" else self.datasets)) or name
+        if name in _COUNTED and isinstance(value, int):
+            one, tail = _COUNTED[name]
             return f"{value} {one}{'' if value == 1 else 's'}{tail}"
         if name == "priority":
             return f"{value} priority"
-        if isinstance(value, tuple):
-            return f"{label} {', '.join(number(v) for v in value)}"
-        if isinstance(value, Range):
-            return f"{label} {number(value.low)} to {number(value.high)}"
         if isinstance(value, Budget):
             limits = [(value.gpu_hours, "GPU-h"), (value.wall_hours, "h")]
-            return f"{label} {', '.join(f'{number(v)} {unit}' for v, unit in limits if v is not None)}"
+            return f"at most {', '.join(f'{number(v)} {unit}' for v, unit in limits if v is not None)}"
+        label = name.replace("_", " ")
         return f"{label} {number(value)}" if isinstance(value, bool | int | float | str) else label
 
-    def assumptions_in_words(self) -> str:
-        """What was assumed and why, values of one reason together: `3 epochs, lr 0.001 (default); 3 seeds (...)`."""
+    def assumptions_in_words(self) -> list[str]:
+        """What was assumed and why, the values of one reason together: `lr 0.001, 3 epochs (default)`."""
         by_reason: dict[str, list[str]] = {}
         for assumed in self.assumed:
             by_reason.setdefault(assumed.reason, []).append(self.in_words(assumed.field))
-        return "; ".join(f"{', '.join(values)} ({reason})" for reason, values in by_reason.items())
+        return [f"{', '.join(values)} ({reason})" for reason, values in by_reason.items()]
 
     def why(self, field: str) -> str | None:
         """The reason for which `field` was assumed; None when the message stated it."""
         return next((a.reason for a in self.assumed if a.field == field), None)
+
+
+_COUNTED = {"epochs": ("epoch", ""), "max_steps": ("step", ""), "gpus_per_run": ("card", " a run")}
+_LABELS = {"batch_size": "batch size"}
+FEW = 8
+"""Values of a list that people are shown; the others are counted."""
+
+
+def few(values: Sequence[Any]) -> list[str]:
+    """The first values as people write them, and how many more there are."""
+    more = len(values) - FEW
+    return [*(number(v) for v in values[:FEW]), *([f"and {more} more"] if more > 0 else [])]
+
+
+def _axis_words(name: str, axis: Axis, assumed: bool) -> str:
+    label = _LABELS.get(name, name.replace("_", " "))
+    if isinstance(axis, Range):
+        return f"{label} {number(axis.low)} to {number(axis.high)} ({axis.scale})"
+    if name == "seed" and axis == tuple(range(len(axis))) and (assumed or len(axis) > 1):
+        return f"{len(axis)} seed{'' if len(axis) == 1 else 's'}"
+    return f"{label} {', '.join(few(axis))}"
 
 
 def number(value: Any) -> str:

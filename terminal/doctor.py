@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Literal
 
 from lab import hosts, store
-from lab.errors import ModelError, OvernightError
+from lab.errors import ConfigError, ModelError, OvernightError
 from lab.run import Record
 from lab.settings import Settings
 
@@ -54,7 +54,8 @@ def _redis(settings: Settings) -> Iterator[Finding]:
         yield Finding(part="redis", state="broken", detail=str(error), key="redis_url")
         return
     info = client.info()
-    yield Finding(part="redis", state="ok", detail=f"{where} answers, version {info['redis_version']}")
+    version = f"Valkey {info['valkey_version']}" if "valkey_version" in info else f"Redis {info['redis_version']}"
+    yield Finding(part="redis", state="ok", detail=f"{where} answers ({version})")
     if info.get("maxmemory", 0) and info.get("maxmemory_policy") != "noeviction":
         yield Finding(
             part="redis",
@@ -114,13 +115,17 @@ def _slack(settings: Settings) -> Iterator[Finding]:
         keys = ", ".join(f"slack.{key}" for key in missing)
         yield Finding(part="slack", state="off", detail=f"no {keys}: `overnight ask` is the entrance", key=keys)
         return
+    from slack_sdk.errors import SlackClientError
+
     from bot.app import check
 
-    problem = check(settings)
-    if problem:
-        yield Finding(part="slack", state="broken", detail=problem, key="slack.bot_token")
-    else:
-        yield Finding(part="slack", state="ok", detail="both tokens are taken")
+    try:
+        yield Finding(part="slack", state="ok", detail=f"both tokens are taken; the bot is {check(settings)}")
+    except ConfigError as error:
+        yield Finding(part="slack", state="broken", detail=error.problem, key=error.key)
+    except (OSError, SlackClientError) as error:
+        detail = f"{settings.slack.api_url} does not answer ({type(error).__name__})"
+        yield Finding(part="slack", state="broken", detail=detail, key="slack.api_url")
 
 
 def _disk(settings: Settings) -> Iterator[Finding]:

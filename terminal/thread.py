@@ -147,11 +147,11 @@ def plan_card(experiment: Experiment) -> Group:
         Text.assemble((f"{experiment.id}: ", "bold"), plan.title()),
         Text(f"  {plan.arithmetic()}, {estimates.words(experiment.estimate)}"),
     ]
-    said = ", ".join(plan.in_words(f) for f in plan.stated())
+    said = "; ".join(plan.stated())
     if said:
         lines.append(Text(f"  as you said: {said}"))
     if plan.assumed:
-        lines.append(Text(f"  assumed: {plan.assumptions_in_words()}"))
+        lines.append(Text(f"  assumed: {'; '.join(plan.assumptions_in_words())}"))
     lines += [Text(f"  note: {note}", style="yellow") for note in plan.notes]
     return Group(*lines)
 

@@ -2,24 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TypeVar
-
 from bot.render.message import Block, Message, actions, button, context, message, section
 from bot.render.text import cut, escape, name, person, shorten
 from lab.estimate import duration
-from lab.plan import Assumed, Axis, Plan, Range, number
-from lab.report import metric_name
+from lab.plan import Plan, few
 from lab.run import Estimate, Experiment, ExperimentState
-
-T = TypeVar("T")
 
 RUN, CANCEL = "run", "cancel"
 
-MOST_VALUES = 8
 ASSUMED_CHARS = 800
-UNLESS = "unless said otherwise"
-_AXES = {"lr": "lr", "batch_size": "batch size", "seed": "seed", "weight_decay": "weight decay"}
+PART_CHARS = 300
 
 
 def plan_card(experiment: Experiment, note: str | None = None, ended_by: str | None = None) -> Message:
@@ -79,81 +71,14 @@ def gpu_hours(hours: float) -> str:
 
 
 def _stated(plan: Plan) -> str:
-    """The values that the message gave, and all those that vary."""
-    parts = [", ".join(name(m) for m in _few(plan.models))] if len(plan.models) > 3 else []
-    parts += [_axis(key, axis) for key, axis in plan.axes.items() if plan.why(f"axes.{key}") is None]
-    for field in ("epochs", "max_steps", "gpus_per_run", "metric"):
-        phrase = _phrase(plan, field)
-        if phrase and plan.why(field) is None and not (field == "gpus_per_run" and plan.gpus_per_run == 1):
-            parts.append(phrase)
-    if plan.priority != "normal":
-        parts.append(f"priority {plan.priority}")
-    if plan.budget and plan.budget.gpu_hours:
-        parts.append(f"at most {number(plan.budget.gpu_hours)} GPU-h")
-    return "; ".join(parts)
+    """The values that the message gave."""
+    models = [", ".join(few(plan.models))] if len(plan.models) > 3 else []  # the title merely counts them
+    return "; ".join(name(part, PART_CHARS) for part in [*models, *plan.stated()])
 
 
 def _assumed(plan: Plan) -> str:
-    """What the message did not say, things with one reason together; a long list is cut and counted."""
-    reasons: dict[str, list[str]] = {}
-    for item in plan.assumed:
-        phrase = _phrase(plan, item.field) or name(item.field.removeprefix("axes."), 30)
-        reasons.setdefault(_reason(plan, item), []).append(shorten(phrase, 120))
-    said: list[str] = []
-    for reason, phrases in reasons.items():
-        said.append(f"{', '.join(_few(list(dict.fromkeys(phrases))))} ({name(reason, 120)})")
-        if len(", ".join(said)) > ASSUMED_CHARS:
-            break
-    more = sum(len(phrases) for phrases in list(reasons.values())[len(said) :])
-    return shorten(", ".join(said), 2 * ASSUMED_CHARS) + (f", and {more} more" if more else "")
-
-
-def _reason(plan: Plan, item: Assumed) -> str:
-    """The reason without the value, which stands before it, so that things with one reason come together."""
-    axis = plan.axes.get(item.field.removeprefix("axes."))
-    value = number(axis[0]) if isinstance(axis, tuple) and len(axis) == 1 else ""
-    if item.reason.endswith(UNLESS):
-        return UNLESS
-    return item.reason.removesuffix(f", {value}") if value else item.reason
-
-
-def _phrase(plan: Plan, field: str) -> str | None:
-    """A field with its value as people say it; None when it has none."""
-    if field.removeprefix("axes.") in plan.axes:
-        key = field.removeprefix("axes.")
-        axis = plan.axes[key]
-        if key == "seed" and isinstance(axis, tuple) and plan.why(field) is not None:
-            return f"{len(axis)} seed{'' if len(axis) == 1 else 's'}"
-        return _axis(key, axis)
-    match field:
-        case "dataset":
-            return ", ".join(name(d) for d in _few(plan.datasets)) or None
-        case "models":
-            return ", ".join(name(m) for m in _few(plan.models)) or None
-        case "epochs":
-            return f"{plan.epochs} epoch{'' if plan.epochs == 1 else 's'}" if plan.epochs else None
-        case "max_steps":
-            return f"{plan.max_steps} steps" if plan.max_steps else None
-        case "gpus_per_run":
-            return f"{plan.gpus_per_run} card{'' if plan.gpus_per_run == 1 else 's'} a run"
-        case "metric":
-            return f"metric {name(metric_name(plan.metric))}" if plan.metric else None
-        case "priority":
-            return f"{plan.priority} priority"
-        case "template":
-            return f"template {name(plan.template)}"
-        case _:
-            return None
-
-
-def _axis(key: str, axis: Axis) -> str:
-    label = _AXES.get(key, name(key.replace("_", " ")))
-    if isinstance(axis, Range):
-        return f"{label} {number(axis.low)} to {number(axis.high)} ({axis.scale})"
-    return f"{label} {', '.join(name(number(v)) for v in _few(axis))}"
-
-
-def _few(values: Sequence[T]) -> list[T | str]:
-    """The first values, and how many more there are."""
-    more = len(values) - MOST_VALUES
-    return [*values[:MOST_VALUES], *([f"and {more} more"] if more > 0 else [])]
+    """What the message did not say, and why it is so; a long list is cut and counted."""
+    parts = [name(part, PART_CHARS) for part in plan.assumptions_in_words()]
+    shown = next((n for n in range(1, len(parts)) if len("; ".join(parts[:n])) > ASSUMED_CHARS), len(parts))
+    more = len(parts) - shown
+    return "; ".join(parts[:shown]) + (f"; and {more} more" if more else "")

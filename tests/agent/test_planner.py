@@ -10,7 +10,6 @@ from agent import planner
 from lab.card import Card, DataSet, Host, HostCards
 from lab.ledger import Ledger
 from lab.plan import Plan
-from lab.settings import DefaultSettings
 
 NOW = time.time()
 SCHEMA = {
@@ -110,7 +109,7 @@ def test_the_data_set_of_a_silent_message_is_the_only_one_or_asked_for(
     lab: planner.Lab, dataset: str | None, reason: str
 ) -> None:
     """With two to choose from, a guess would train on the wrong one all night."""
-    chosen, why = planner.default_dataset(lab, DefaultSettings())
+    chosen, why = planner.default_dataset(lab)
 
     assert chosen == dataset
     assert reason in why
