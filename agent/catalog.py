@@ -22,6 +22,8 @@ LONGEST_NAME = 8
 """Pieces of letters and digits that a name is made of at most: vit_small_patch16_224 has four."""
 PIECE = re.compile(r"[A-Za-z0-9]+\+{0,2}")
 GAP = re.compile(r"[\s_\-./:]?")
+LONGEST_TYPO = 40
+"""Characters; the longest names of timm have 45, and comparing takes the square of the length."""
 NEAR = 0.75
 """Similarity from which a name counts as a typo of another; lower ones suggest names that only look alike."""
 
@@ -152,6 +154,8 @@ def cost(name: str) -> Cost | None:
 
 def nearest(name: str, kind: Kind, count: int = 3, likeness: float = NEAR) -> list[str]:
     """Known names that look like this one, the nearest first; empty when none does."""
+    if len(name) > LONGEST_TYPO:
+        return []
     keys = [k for k, (its, _) in catalog().names.items() if its == kind]
     close = difflib.get_close_matches(squash(name), keys, n=count * 4, cutoff=likeness)
     return list(dict.fromkeys(catalog().names[k][1] for k in close))[:count]

@@ -98,7 +98,7 @@ BY_NAME = {axis.name: axis for axis in AXES}
 PLURAL = {"lr": "learning rates", "batch_size": "batch sizes", "weight_decay": "weight decays"}
 GLUE = (
     r"(?:\s|[=:(\[{\"']|\b(?:sizes?|values?|rates?|of|in|at|to|from|is|are|be|as|set|use|using|try|trying|test|over|range|ranging|"
-    r"either|both|equal|equals|only|say|just|should|must|sweep|sweeping|grid|search|scan|instead|back)\b|∈|→|"
+    r"either|both|equal|equals|only|say|just|log(?:[- ]?(?:uniform|scale|spaced))?|uniform(?:ly)?|linear(?:ly)?|should|must|sweep|sweeping|grid|search|scan|instead|back)\b|∈|→|"
     r"为|是|用|取|设置?|分别|试|测试|从|改成|改为|改到|换成|换到|调成|调到|调为|调整为|降到|降为|升到|提到|变成|变为|成|到|各|选|有|值|范围|区间|搜索|扫描|扫|搜|网格|依次|的|を|は|が|に|를|을|는|은|로){0,8}"
 )
 FORWARD = {a.name: re.compile(rf"{_bounded(a.keys)}{GLUE}{VALUES}(?P<px>\s*(?:px|像素|x\s*\d+))?", FLAGS) for a in AXES}
@@ -123,7 +123,7 @@ HOW_MANY = {
 SEVERAL = re.compile(r"(?!bs\b)[a-z][a-z _-]*s\b|[a-z _-]+ (?:values?|settings?|options?)\b|[\u4e00-\u9fff]+值", FLAGS)
 DISTANT = {
     a.name: re.compile(
-        rf"{_bounded(a.keys)}[^:;\n\d]{{0,90}}?(?:[:：=]|\btry(?:ing)?\b|试(?:试|一下)?|分别[取用]?)\s*[\[({{]?(?P<list>{NUMBER}(?:\s*(?:,|/|and|or|和|\s)\s*{NUMBER})+)", FLAGS
+        rf"{_bounded(a.keys)}[^:;\n\d]{{0,90}}?(?:[:：=]|\btry(?:ing)?\b|试(?:试|一下)?|分别[取用]?|[降升调提改换设](?:到|成|为))\s*[\[({{]?(?P<list>{NUMBER}(?:\s*(?:,|/|and|or|和|\s)\s*{NUMBER})+)|{_bounded(a.keys)}[^:;\n\d]{{0,12}}[降升调提改换设](?:到|成|为)\s*(?P<list2>{NUMBER})", FLAGS
     )
     for a in AXES
 }
@@ -179,6 +179,8 @@ def read(page: Page) -> dict[str, Told]:
         found |= dict(_stated(page, missing))
     for name, number in counted.items():
         found[name] = _expecting(found.get(name, Told()), number)
+    if "alpha" in found and "lora_rank" in found:
+        found["lora_alpha"] = found.pop("alpha")
     return found
 
 
@@ -213,7 +215,7 @@ def _stated(page: Page, patterns: dict[str, re.Pattern[str]]) -> Iterator[tuple[
             if match.groupdict().get("low"):
                 yield name, Told((), interval(match), None, text)
                 break
-            numbers += [v for v in values(match["list"]) if v not in numbers]
+            numbers += [v for v in values(match["list"] or match["list2"]) if v not in numbers]
         else:
             if numbers:
                 yield name, Told(tuple(numbers), None, None, text)

@@ -24,13 +24,13 @@ DROP_AFTER = _rx(r"^\s*(?:one|runs?|的)?\s*(?:去掉|不要了?|不跑了?|删�
 ADD_BEFORE = _rx(r"(?:\badd(?:ing)?|\balso(?: try| run| test| include)?|\bplus|\binclude|\band also|\bas well as|\+|加(?:上|个|一?个|入|一组|一档|跑)?|再(?:加|来|跑|试|补)(?:上|个|一?个|一组|一档|一?下)?|也(?:跑|试|加|用|来)(?:一?下|上|个)?|补(?:上|一?个)?|多(?:加|试|跑)(?:一?个)?|另外(?:加|跑|试)?)\s*(?:the |a |an |one more |another )?(?:在|on|with|model|lr|rates?)?\s*$")
 ADD_AFTER = _rx(r"^\s*(?:as well|too\b|also\b|也(?:加|跑|试|来|要)|加(?:上|进)|的?(?:学习率)?也)")
 ONLY_BEFORE = _rx(r"(?:\bonly|\bjust|只(?:跑|要|用|留|保留|训)?|仅|nur|solo)\s*(?:keep |run |the |with |use )?$")
-SWAP_FROM = _rx(r"(?:\bswap|\breplace|\bchange|\bswitch|\bexchange|\binstead of|\brather than|把|将|用.{0,20}代替|from)\s*(?:out\s+)?(?:the\s+)?(?:models?\s+|data ?sets?\s+|模型|数据集?)?(?:from\s+)?$")
-SWAP_BETWEEN = _rx(r"^\s*(?:one|的)?\s*(?:with|for|by|to|into|→|换成|改成|换为|改为|替换(?:成|为)|换|替换|变成|instead of|rather than|代替|取代|not)\s*(?:the\s+|a\s+)?$")
+SWAP_FROM = _rx(r"(?:\bswap|\breplace|\bchange|\bswitch|\bexchange|\binstead of|\brather than|把|将|用.{0,20}代替|from)\s*(?:out\s+|in\s+)?(?:the\s+)?(?:models?\s+|data ?sets?\s+|模型|数据集?)?(?:from\s+)?$")
+SWAP_BETWEEN = _rx(r"^\s*(?:one|的)?\s*(?:with|for|by|to|into|→|换成|改成|换为|改为|替换(?:成|为)|换|替换|变成|instead of|rather than|代替|取代|not|,?\s*(?:use|run|try|take|用|跑))\s*(?:the\s+|a\s+)?$")
 REVERSED_SWAP = _rx(r"instead of|rather than|代替|取代|\bnot\b")
 
 TIMES: tuple[tuple[re.Pattern[str], str], ...] = (
-    (_rx(r"(?P<key>{k})\s*(?:再|也)?\s*(?:减半|减少一半|降(?:低)?一半|砍半|除以二|halved|一半|折半)|(?:half|halve|cut|一半|减半)\s*(?:of\s+)?(?:the\s+|my\s+|its\s+)?(?P<key2>{k})(?:\s*in half)?|(?:at|with|by)?\s*half\s+the\s+(?P<key3>{k})".replace("{k}", "KEY")), "0.5"),
-    (_rx(r"(?P<key>KEY)\s*(?:再|也)?\s*(?:翻倍|加倍|翻一倍|翻番|提高一倍|增加一倍|乘以?[2二两]|doubled)|(?:翻倍|加倍)\s*(?P<key3>KEY)|(?:double|twice|2x)\s+(?:of\s+)?(?:the\s+|my\s+|its\s+)?(?P<key2>KEY)"), "2"),
+    (_rx(r"(?P<key>{k})\s*(?:再|也)?\s*(?:减半|减少一半|降(?:低)?一半|砍半|除以二|halved|一半|折半)|(?:half|halve|cut|一半|减半)\s*(?:of\s+)?(?:the\s+|my\s+|its\s+)?(?P<key2>{k})(?:\s*in half)?|(?:at|with|by)?\s*half\s+the\s+(?P<key3>{k})|(?P<key4>{k})\s*half (?:as|the)".replace("{k}", "KEY")), "0.5"),
+    (_rx(r"(?P<key>KEY)\s*(?:再|也)?\s*(?:翻倍|加倍|翻一倍|翻番|提高一倍|增加一倍|乘以?[2二两]|doubled|twice (?:as|the))|(?:翻倍|加倍)\s*(?P<key3>KEY)|(?:double|twice|2x)\s+(?:of\s+)?(?:the\s+|my\s+|its\s+)?(?P<key2>KEY)"), "2"),
     (_rx(r"(?:triple|three times)\s+(?:the\s+)?(?P<key2>KEY)|(?P<key>KEY)\s*(?:tripled|变成三倍|翻三倍)"), "3"),
     (_rx(r"(?:quarter)\s+(?:of\s+)?(?:the\s+)?(?P<key2>KEY)"), "0.25"),
     (_rx(r"(?P<key>KEY)\s*(?:小|低|降低?|减小|降)(?:了)?一个数量级|(?:an\s+)?order of magnitude (?:lower|smaller|less)\s+(?P<key2>KEY)|(?P<key3>KEY)\s*(?:an\s+)?order of magnitude (?:lower|smaller)"), "0.1"),
@@ -54,7 +54,7 @@ ARROW = {
     )
     for a in axis_table.AXES
 }
-EPOCH_ARROW = _rx(r"(?:epochs?|轮数)?\s*(?:from|从)?\s*(?P<old>\d+)\s*(?:→|to|改成|改为|换成|加到|到)\s*(?P<new>\d+)\s*(?:epochs?|轮)")
+EPOCH_ARROW = _rx(r"(?:epochs?|轮数)?\s*(?:from|从)?\s*(?P<old>\d+)\s*(?:→|to|改成|改为|换成|加到|到)\s*(?P<new>\d+)\s*(?:epochs?|轮)|(?:epochs?|轮数)\s*(?:from|从)?\s*(?P<old2>\d+)\s*(?:→|to|改成|改为|换成|加到|到)\s*(?P<new2>\d+)")
 ADD_AXIS = _rx(r"(?:\badd(?:ing)?\b|\balso\b|\bplus\b|\bas well\b|\binclude\b|\btoo\b|加(?:上|个|一|入|到网格)?(?!倍)|再(?:加|来|试|跑|补)(?!一?[次遍])|也(?:试|跑|加)|补(?:上|一)|多(?:加|试))")
 SET_AXIS = _rx(r"改|换|调(?:到|成|为)|instead|\bchange\b|\bswitch\b|\bset\b|→|\brerun\b")
 DROP_AXIS = _rx(r"(?:\bwithout\b|\bdrop\b(?!out|[ _-]?path)|\bremove\b|\bexclude\b|\bexcept\b|\bskip\b|去掉|不要|删|除了|别跑)")
@@ -96,9 +96,9 @@ def read(page: Page, previous: PreviousPlan) -> Changes:
             page.cross(*match.span())
             told.moved[name] = value(match["new"])
     match = EPOCH_ARROW.search(page.left)
-    if match and previous.epochs == int(match["old"]):
+    if match and previous.epochs == int(match["old"] or match["old2"]):
         page.cross(*match.span())
-        told.moved["epochs"] = int(match["new"])
+        told.moved["epochs"] = int(match["new"] or match["new2"])
     return told
 
 
@@ -139,7 +139,7 @@ def names(page: Page, found: Names, previous: PreviousPlan, told: Changes) -> No
     for i in range(len(spans) - 1):
         between = page.text[spans[i][1] : spans[i + 1][0]]
         before = page.text[: spans[i][0]]
-        if SWAP_BETWEEN.match(between) and (SWAP_FROM.search(before) or not re.fullmatch(r"\s*(?:for|with|to|by)\s*", between)):
+        if SWAP_BETWEEN.match(between) and (SWAP_FROM.search(before) or not re.fullmatch(r"[\s,]*(?:for|with|to|by|use|run|try|take|用|跑)\s*", between)):
             old, new = spans[i], spans[i + 1]
             if REVERSED_SWAP.search(between):
                 old, new = new, old

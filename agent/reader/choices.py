@@ -55,6 +55,8 @@ class Toggle:
     pattern: str
     alpha: str | None = None
     """The axis of numbers that stands for it when a strength is given."""
+    bare: bool = False
+    """True when the word alone turns it on: `freeze the backbone`."""
 
 
 TOGGLES = (
@@ -66,13 +68,13 @@ TOGGLES = (
     Toggle("autoaugment", r"auto[ _-]?aug(?:ment(?:ation)?)?"),
     Toggle("augmentation", r"(?:data[ _-]?)?augment(?:ation)?s?|(?:data[ _-]?)aug|数据增强|数据增广"),
     Toggle("pretrained", r"pre[ _-]?train(?:ed|ing)?(?: weights)?|imagenet weights|预训练(?:权重)?"),
-    Toggle("freeze_backbone", r"(?:a )?(?:freez(?:e|ing)|frozen)(?: the)?(?: backbone| encoder)?|冻结(?:骨干(?:网络)?|主干(?:网络)?|backbone|编码器)?|linear prob(?:e|ing)"),
+    Toggle("freeze_backbone", r"(?:a )?(?:freez(?:e|ing)|frozen)(?: the)?(?: backbone| encoder)?|冻结\s*(?:骨干(?:网络)?|主干(?:网络)?|backbone|编码器)?", bare=True),
     Toggle("ema", r"ema|指数滑动平均"),
     Toggle("warmup", r"(?:lr |learning rate )?warm[ _-]?up|预热", "warmup_steps"),
     Toggle("dropout", r"drop[ _-]?out", "dropout"),
     Toggle("batch_norm", r"batch[ _-]?norm(?:alization)?|bn"),
     Toggle("amp", r"amp|mixed[ -]precision|混合精度"),
-    Toggle("gradient_checkpointing", r"(?:gradient|activation)[ _-]checkpointing|梯度检查点"),
+    Toggle("gradient_checkpointing", r"(?:gradient|activation)[ _-]checkpointing|梯度检查点", bare=True),
     Toggle("compile", r"(?:torch[._ ])?compile"),
     Toggle("early_stopping", r"early[ _-]?stop(?:ping)?|早停"),
     Toggle("sam", r"sharpness[ -]aware(?: minimi[sz]ation)?"),
@@ -100,7 +102,7 @@ TURN = {
 _TURNED = {
     (t.axis, how): [re.compile(p.replace("{t}", rf"(?<![A-Za-z])(?:{t.pattern})(?![A-Za-z])"), FLAGS) for p in patterns]
     for t in TOGGLES
-    for how, patterns in TURN.items()
+    for how, patterns in ({**TURN, "on": [*TURN["on"], "{t}"]} if t.bare else TURN).items()
 }
 SCRATCH = re.compile(r"from scratch|scratch init|random(?:ly)? init\w*|从头(?:开始)?训|从零(?:开始)?训|不用预训练", FLAGS)
 TURNS: dict[str, tuple[Scalar, ...]] = {"both": (False, True), "off": (False,), "on": (True,)}
@@ -114,6 +116,8 @@ def read(page: Page) -> dict[str, tuple[Scalar, ...]]:
         names = [str(m.lastgroup) for m in matches]
         if names:
             found[axis] = tuple(dict.fromkeys(names))
+    if "amp" in found and found.get("precision") == ("amp",):
+        del found["precision"]
     if "pretrained" not in found and page.take(SCRATCH):
         found["pretrained"] = (False,)
     return found
@@ -123,6 +127,8 @@ def _toggles(page: Page) -> dict[str, tuple[Scalar, ...]]:
     found: dict[str, tuple[Scalar, ...]] = {}
     for how in TURNS:
         for toggle in TOGGLES:
+            if toggle.axis in found or toggle.alpha in found:
+                continue
             for pattern in _TURNED[toggle.axis, how]:
                 match = page.take(pattern)
                 if match:

@@ -60,7 +60,7 @@ EVERY = _rx(
 START = _rx(
     rf"(?:(?:start(?:ing)?|begin(?:ning)?|run(?: it| this)?|launch|kick(?: it)? off|schedule(?: it| this)?(?: for)?|queue(?: it)?(?: for)?|at|on|for)\s+(?:it\s+)?(?:at|on|for)?\s*(?P<at>{WHEN})|(?:(?:start|launch|begin|kick off|run)\w*\s+(?:it\s+)?|^)(?P<in>in (?:\d+|an?|two|three) hours?)|(?P<day>tomorrow(?: (?:morning|night|evening|at {CLOCK}))?|(?:on )?(?:the|this) weekend|tonight(?: at {CLOCK})?|overnight))"
 )  # fmt: skip
-ZH_START = _rx(rf"(?P<at>{ZH_WHEN}(?:两天)?)\s*(?:开始|再|自动|帮我|定时|启动|的时候|,)?\s*(?:跑|训|训练|启动|开始|执行|重跑|运行|提交)|(?P<timer>定时|预约|(?:{CLOCK})\s*(?:开跑|启动))|(?P<later>\d+\s*(?:个)?小时(?:之?后|以后))")
+ZH_START = _rx(rf"(?P<at>{ZH_WHEN}(?:两天)?)\s*(?:之后|以后|后)?(?:开始|再|自动|帮我|定时|启动|的时候|,)?\s*(?:跑|训|训练|启动|开始|执行|重跑|运行|提交)|(?P<timer>定时|预约|(?:{CLOCK})\s*(?:开跑|启动))|(?P<later>\d+\s*(?:个)?小时(?:之?后|以后))")
 WINDOW = _rx(r"(?:on|over|during|at|this)?\s*(?:the )?weekend|周末(?:两天)?|at night|during the night|off[- ]peak|晚上|夜里|夜间")
 IDLE = _rx(r"(?:when(?:ever)?|if|once|as soon as)\s*(?:there(?:'s| is| are)?\s*(?:a |an |any )?)?(?:the )?(?:gpus?|cards?|cluster|a gpu|a card|machine)s?\s*(?:gets? |are |is |becomes? )?\s*(?:idle|free|available|empty|frees? up)?|(?:gpu|卡|显卡|机器)\s*(?:空闲?|有空|闲)(?:下来|出来|着)?(?:了)?(?:的)?(?:时候?|时|就|再|后)|有(?:空卡|空闲的?卡|卡空)(?:了)?(?:的时候|就|再|时)|空闲时")
 
@@ -126,13 +126,13 @@ def _schedule(page: Page, told: Circumstances, asks_later: bool) -> None:
     if idle and re.search(r"idle|free|avail|empty|空|闲", idle[0]):
         schedule["when"] = "idle"
         told.hints.setdefault("priority", idle[0].strip())
-    if (schedule or asks_later) and (window := page.take(WINDOW)):
-        schedule["window"] = "weekend" if re.search("weekend|周末", window[0]) else "night"
     start = page.take(ZH_START) or page.take(START)
     if start:
         words = next(v for v in start.groupdict().values() if v)
         if "at" not in schedule and words != "overnight":
             schedule["at"] = words.strip()
+    if "at" not in schedule and (schedule or asks_later) and (window := page.take(WINDOW)):
+        schedule["window"] = "weekend" if re.search("weekend|周末", window[0]) else "night"
     told.schedule = schedule or None
 
 

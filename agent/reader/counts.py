@@ -37,10 +37,10 @@ STEPS = (
     _rx(rf"(?P<n>{COUNT})\s*-?\s*{STEP_UNIT}"),
     _rx(rf"(?:max[_ ]?|num[_ ]?|total[_ ]?)(?:train[_ ]?)?(?:steps|iters|iterations)\s*(?:=|:|of|to|为)?\s*(?P<n>{COUNT})|(?<![_ -])(?:steps|iters|iterations|步数|迭代次数)\s*(?:=|:|为|改成|改为|到)\s*(?P<n2>{COUNT})"),
 )  # fmt: skip
-SEED_BOTH = _rx(rf"(?P<n>{COUNT})\s*(?:个)?{SEED}\s*[:(=,]\s*\(?(?P<list>{LIST})(?!\s*(?:epochs?|gpus?|轮|卡|%))")
+SEED_BOTH = _rx(rf"(?P<n>{COUNT})\s*(?:个)?{SEED}\s*[:(=]\s*\(?(?P<list>{LIST})(?!\s*(?:epochs?|gpus?|轮|卡|%|个|张))")
 SEED_COUNTS = (
     _rx(rf"(?P<sign>\+|(?:再(?:加|多|来|补|跑)?|多加|多跑|多来|加|另外|add|plus)\s*)?(?P<n>{COUNT}){MORE}\s*(?:个)?\s*{SEED}{EACH}"),
-    _rx(rf"(?:シード|시드|种子|seeds?)(?:数量?|を|는|은)?\s*[:=]?\s*(?P<n>{COUNT})\s*(?:つ|個|개|个)"),
+    _rx(rf"(?:シード|시드|种子|seeds?)(?:数量?|を|는|은)?\s*(?:[:=]|增加到|加到|改成|改为|提到|换成|变成|到)?\s*(?P<n>{COUNT})\s*(?:つ|個|개|个)"),
     _rx(rf"(?:repeat(?:ed)?|rerun|run)\s*(?:it|each|everything|this|every (?:config\w*|setting|model)|all)?\s*(?:config\w*|setting|model|one)?\s*(?P<n>{COUNT})\s*times"),
     _rx(rf"(?:each|every|every config\w*|each config\w*|each model|each setting)\s*(?P<n>{COUNT})\s*times|(?P<n2>{COUNT})\s*(?:repeats?|repetitions?|replicates?|times each)"),
     _rx(rf"(?:重复|各跑|每个(?:配置|模型|设置)?跑|各重复|每组跑|每种跑|都跑)\s*(?P<n>{COUNT})\s*(?:次|遍)"),

@@ -41,6 +41,17 @@ COMMON_WORDS = frozenset(
 )
 
 
+NO_DATASET = frozenset(
+    "the this that these those them they everything anything something all both each one two three four it its my our your his her their a an new "
+    "same other default full whole top average time purpose hold gpu gpus card cards cpu cpus cuda node nodes machine machines server cluster data dataset "
+    "datasets images text monday tuesday wednesday thursday friday saturday sunday weekend weekends tomorrow tonight today demand half single multiple "
+    "several many more less what which whether and or with without for from only just validation test train training val batch lr seeds seed epochs "
+    "epoch steps idle free available slurm docker average sum max min earth par off fire top-1 board track schedule loss accuracy next last that's fp16 bf16 amp "
+    "models model networks network layers vision nlp speech small large tiny big base simple standard different various h100 a100 v100 l40s smaller bigger".split()
+)
+"""Words after `on` that are no data set."""
+
+
 @dataclass
 class Names:
     """Models and data sets of a message, in order."""
@@ -157,7 +168,7 @@ def _judge(page: Page, names: Names, kind: str, word: str, start: int) -> None:
         return
     if kind == "model" and not LOOKS_LIKE_NAME.match(word):
         return
-    if kind == "dataset" and not (LOOKS_LIKE_NAME.match(word) or "_" in word or catalog.nearest(word, "dataset", 1)):
+    if kind == "dataset" and (word.lower() in NO_DATASET or len(word) < 3):
         return
     names.unknown.append((kind, word))
     page.cross(start, end)

@@ -25,7 +25,7 @@ WORDS = {
 }  # fmt: skip
 DIGITS = {c: i for i, c in enumerate("零一二三四五六七八九")} | {"〇": 0, "两": 2, "俩": 2, "兩": 2}
 UNITS = {"十": 10, "百": 100, "千": 1000, "万": 10_000, "亿": 100_000_000}
-HAN = "[零〇一二两俩三四五六七八九十百千万亿]+"
+HAN = "[零〇一二两俩三四五六七八九十百千万亿]{1,12}"
 COUNT = (
     r"(?:(?<![\w.\-])(?:-\d+|\d{1,3}(?:,\d{3})+|\d+(?:\.\d+)?(?:e\d+)?(?:\s?[kKmMwW万千百](?![A-Za-z]))?)|"
     rf"(?:(?<![A-Za-z])(?:{'|'.join(sorted(WORDS, key=len, reverse=True))})(?![A-Za-z]))|{HAN})"
@@ -170,7 +170,7 @@ def spaced(told: Interval, num: int, scale: Scale, whole: bool) -> list[float | 
     else:
         ratio = math.log(told.high / told.low)
         points = [told.low * math.exp(ratio * i / (num - 1)) for i in range(num)]
-    tidy = [float(f"{p:.3g}") if 0 < i < num - 1 else p for i, p in enumerate(points)]
+    tidy = [told.low, *(float(f"{p:.3g}") for p in points[1:-1]), told.high]
     return [round(p) if whole else p for p in tidy]
 
 

@@ -13,7 +13,7 @@ from agent.reader.circumstances import Circumstances
 from agent.reader.counts import Counts
 from agent.reader.intents import Facts, Intent
 from agent.reader.names import Names
-from agent.reader.numbers import FLAGS, spell_out
+from agent.reader.numbers import FLAGS, NUMBER, spell_out
 from agent.reader.page import Page
 from agent.reader.reading import PreviousPlan, Reading
 from agent.reader.text import clean, has_words, is_chinese
@@ -22,12 +22,21 @@ from lab.plan import MAX_RUNS, PRIORITIES, Axis, Budget, Priority, Range
 
 MOST_CHARACTERS = 4000
 """Slack cuts a message at 4,000 characters; a longer text is a pasted file, not a request."""
+NUMERALS = re.compile(r"\d+|[零一二两三四五六七八九十百千万亿]+|[百千万亿]", FLAGS)
+MOST_NUMBERS = 250
+"""More numbers than this are a pasted table; the patterns for lists take the square of their count."""
 MOST_EPOCHS = 100_000
 MOST_STEPS = 1_000_000_000
 MOST_CARDS = 64
-ACCURACY = re.compile(r"(?P<a>\d+(?:\.\d+)?)\s*%\s*(?:of\s*)?(?:\w+\s+)?(?:acc|accuracy|top-?1|precision|recall|f1|准确率|精度|正确率)|(?:acc(?:uracy)?|top-?1|准确率|精度|正确率|f1)[^\d%,.;]{0,24}(?P<b>\d+(?:\.\d+)?)\s*%", FLAGS)  # noqa: E501
+ACCURACY = re.compile(r"(?P<a>\d+(?:\.\d+)?)\s*%\s*(?:of\s*)?(?:\w+\s+)?(?:acc|accuracy|top-?1|precision|recall|f1|准确率|精度|正确率)|(?:\bto|reach|hit|达到|到)\s*(?P<c>\d+(?:\.\d+)?)\s*%|(?:acc(?:uracy)?|top-?1|准确率|精度|正确率|f1)[^\d%,.;]{0,24}(?P<b>\d+(?:\.\d+)?)\s*%", FLAGS)  # noqa: E501
 PAST = re.compile(r"\b(?:by|before|until|at|on|for|due)\s+(?:yesterday|last (?:week|night|month|monday|tuesday|wednesday|thursday|friday|year))|昨天(?:[^,.;]{0,6})(?:之?前|开始|跑完)|上周(?:[^,.;]{0,4})(?:之?前|跑完)", FLAGS)  # noqa: E501
 ONLY_TONIGHT = re.compile(r"^(?:tonight|today|this evening|今晚|今天|今夜|晚上|overnight)$", FLAGS)
+AGAIN = re.compile(
+    r"\b(?:re-?run|again|redo|repeat|retry|resume|continue|once more|restart|same)\b|重(?:新)?(?:跑|来|试|训)|再(?:跑|来|试|训)|继续|恢复|一样"
+    r"|nochmal|de nuevo|otra vez|encore|もう一度|다시",
+    FLAGS,
+)
+"""Asks for the same once more, so that a plan without a change is meant."""
 KEPT = ("max_steps", "gpus_per_run", "metric", "search", "trials", "budget", "deadline", "mode")
 """Fields that a change of a plan keeps unless it states them."""
 
@@ -81,6 +90,10 @@ def _unreadable(text: str, chinese: bool) -> Reading | None:
     if len(text) > MOST_CHARACTERS:
         question = say("too_long", chinese, n=len(text), most=MOST_CHARACTERS)
         return Reading(intent="clarify", questions=(question,), chinese=chinese)
+    numbers = len(NUMERALS.findall(text))
+    if numbers > MOST_NUMBERS:
+        question = say("many_numbers", chinese, n=numbers, most=MOST_NUMBERS)
+        return Reading(intent="clarify", questions=(question,), chinese=chinese)
     if not text:
         return Reading(intent="clarify", questions=(say("empty", chinese),), chinese=chinese)
     return None if has_words(text) else Reading(intent="chitchat", chinese=chinese)
@@ -108,10 +121,28 @@ def _draft(text: str, chinese: bool, previous: PreviousPlan | None) -> Draft:
     draft.counts = counts.read(page)
     draft.told = axis_table.read(page)
     draft.axes.update(choices.read(page))
+    _strengths(draft)
     if previous is not None:
         changes.values(page, previous, draft.changes)
     names.unknown(page, draft.names)
     return draft
+
+
+def _strengths(draft: Draft) -> None:
+    """`with and without mixup (alpha 0.2)`: the strength stands for `on`, and 0 for `off`."""
+    told = draft.told.get("alpha")
+    for toggle in ("mixup", "cutmix"):
+        if told is not None and told.numbers and toggle in draft.axes:
+            both = draft.axes.pop(toggle) == choices.TURNS["both"]
+            draft.axes[f"{toggle}_alpha"] = ((0.0,) if both else ()) + told.numbers
+            draft.told.pop("alpha", None)
+            return
+
+
+def _unread(draft: Draft) -> list[str]:
+    """Numbers that nobody could read, so that the plan card can say so."""
+    spans = [m for m in re.finditer(NUMBER, draft.page.left, FLAGS) if not m[0].startswith(("-", "+"))]
+    return [draft.page.text[m.start() : m.end()].strip() for m in spans]
 
 
 def _cross_targets(page: Page, pattern: re.Pattern[str]) -> None:
@@ -200,7 +231,7 @@ def _judge_seeds(draft: Draft) -> None:
 
 def _judge_goal(draft: Draft) -> None:
     for match in ACCURACY.finditer(draft.page.text):
-        percent = float(match["a"] or match["b"])
+        percent = float(match["a"] or match["b"] or match["c"])
         if percent > 100:
             draft.doubt("bad_accuracy", value=f"{percent:g}")
     if PAST.search(draft.page.text):
@@ -298,12 +329,23 @@ def _plan(draft: Draft, intent: Intent, previous: PreviousPlan | None, most_runs
         stated = stated.model_copy(update={"models": previous.models, "datasets": stated.datasets or previous.datasets})
     if previous is not None and intent in ("modify", "schedule"):
         stated = _changed(draft, stated, previous)
+        if _unchanged(stated, previous) and not AGAIN.search(draft.page.text) and intent == "modify":
+            draft.doubt("what_change", id=previous.id or "it")
     stated = _depths(stated)
     _ask(draft, stated, most_runs)
     if draft.doubts:
         intent = "clarify"
     questions = (*draft.doubts, *draft.questions)
+    if unread := _unread(draft):
+        draft.notes.append(f"not used: {', '.join(unread)}")
     return stated.model_copy(update={"intent": intent, "notes": tuple(draft.notes), "questions": questions})
+
+
+def _unchanged(stated: Reading, previous: PreviousPlan) -> bool:
+    """True when the change changes nothing: the reader did not understand it."""
+    kept = all(getattr(stated, k) == getattr(previous, k) for k in (*KEPT, "epochs"))
+    named = stated.models == previous.models and stated.datasets == previous.datasets
+    return kept and named and stated.axes == previous.values() and stated.priority == _priority(previous.priority)
 
 
 def _int(number: int | float | None) -> int | None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 SENTENCES: dict[str, tuple[str, str]] = {
     "empty": ("Tell me what to run, for example `compare resnet50 and efficientnet_b0 on cifar10, 3 seeds`; `help` shows more.", "告诉我想跑什么，例如“对比 resnet50 和 efficientnet_b0 在 cifar10 上，3 个种子”；发 help 看更多。"),
     "too_long": ("That message has {n} characters, too many for me to read as one request (at most {most}). What should I run, in a few sentences?", "这条消息有 {n} 个字符，太长了（最多 {most}）。请用几句话说明想跑什么？"),
+    "many_numbers": ("That message holds {n} numbers, too many for one request (at most {most}). Which values should I try?", "这条消息里有 {n} 个数字，太多了（最多 {most}）。要试哪些值？"),
     "what": ("I did not understand what to run. Which model, on which data set, and what should vary?", "我没看懂要跑什么。用哪个模型、哪个数据集，要改变什么？"),
     "which_experiment": ("Which experiment do you mean? Give its id (exp-12), or write in its thread.", "你指的是哪个实验？请给出编号（exp-12），或在它的线程里说。"),
     "what_change": ("What should I change in {id}: for example the model, the data set, lr, batch size, epochs or seeds?", "要改 {id} 的什么？例如模型、数据集、学习率、batch、轮数或种子。"),
