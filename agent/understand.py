@@ -208,7 +208,7 @@ def _fill_seeds(reading: Reading, axes: dict[str, Axis], assumed: dict[str, str]
     grid = any(isinstance(a, Range) or len(a) > 1 for a in reading.axes.values())
     if reading.intent == "compare" and not grid and defaults.comparison_seeds > 1:
         axes["seed"] = tuple(range(defaults.comparison_seeds))
-        assumed["axes.seed"] = f"{defaults.comparison_seeds} seeds, as one run each cannot tell a difference from luck"
+        assumed["axes.seed"] = "one run each cannot tell a difference from luck"
     else:
         axes["seed"] = (0,)
         assumed["axes.seed"] = "one seed; say `3 seeds` to see the spread"

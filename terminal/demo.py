@@ -53,7 +53,7 @@ def run(text: str, out: Path, console: Console, *, keep_page: bool, port: int) -
         try:
             with Stack(settings, environ=environ) as stack:
                 console.print("starting Valkey, keeper, dispatcher, workers, agent and bot ...")
-                stack.wait_ready(START_S)
+                stack.wait_ready(START_S, measured=True)
                 _converse(slack, stack, text, out, console)
                 if keep_page:
                     console.print(f"The page stays up until Ctrl-C: {slack.url}", markup=False)
@@ -129,17 +129,15 @@ def _watch(ledger: Ledger, experiment_id: str, stack: Stack, shown: _Shown, cons
 
 
 def _collect(slack: Simulator, ts: str, out: Path, stack: Stack, shown: _Shown) -> None:
-    """The files of the report, as they were uploaded in the thread."""
+    """The files of the report, as they were uploaded in the thread, lie in `out` once the whole thread was shown."""
     deadline = time.monotonic() + ANSWER_S
     while time.monotonic() < deadline:
         stack.step()
-        shown.update()
+        complete = shown.update()
         files = {file.name: file.data for file in slack.files if file.data is not None}
-        if all(name in files for name in FILES):
+        if complete and all(name in files for name in FILES):
             for name in FILES:
                 (out / name).write_bytes(files[name])
-            time.sleep(0.5)
-            shown.update(ended=True)
             _save_thread(slack, out)
             return
         time.sleep(0.1)
@@ -200,20 +198,22 @@ def _cards() -> int:
 class _Shown:
     """The thread in the terminal: each message once, when it appears.
 
-    The progress card, which is edited all the time, stays back until the runs have ended: bars stand for it till then.
+    The progress card, which is edited all the time, is held back with all that follows it until it is final: bars stand
+    for it till then.
     """
 
     def __init__(self, slack: Simulator, ts: str, console: Console) -> None:
         self._slack, self._ts, self._console = slack, ts, console
         self._seen: set[str] = set()
 
-    def update(self, *, ended: bool = False) -> None:
-        """Messages that are new stand in the terminal."""
+    def update(self) -> bool:
+        """Messages that are new stand in the terminal; False when some are held back."""
         for message in self._slack.thread(CHANNEL, self._ts):
-            is_progress = _has_button(message, "cancel_experiment")
-            if message["ts"] in self._seen or (is_progress and not ended):
-                continue
-            self._seen.add(message["ts"])
-            name = self._slack.workspace.user(message["user"]).name
-            self._console.print(f"[bold]{name:<10}[/bold]", end="")
-            self._console.print(self._slack.shown(message).replace("\n", "\n" + " " * 10), markup=False)
+            if _has_button(message, "cancel_experiment"):
+                return False
+            if message["ts"] not in self._seen:
+                self._seen.add(message["ts"])
+                name = self._slack.workspace.user(message["user"]).name
+                self._console.print(f"[bold]{name:<10}[/bold]", end="")
+                self._console.print(self._slack.shown(message).replace("\n", "\n" + " " * 10), markup=False)
+        return True

@@ -82,8 +82,8 @@ class Stack:
             if part.process is None and now >= part.due:
                 self._start(part, now)
 
-    def wait_ready(self, timeout_s: float, cards: int = 1) -> None:
-        """This machine's host is up with a worker for at least so many cards.
+    def wait_ready(self, timeout_s: float, cards: int = 1, *, measured: bool = False) -> None:
+        """This machine's host is up with a worker for at least so many cards; its speed is measured too if asked.
 
         Raises:
             OperatorError: it is not within `timeout_s`; names what is missing and the log to read.
@@ -92,7 +92,7 @@ class Stack:
         while time.monotonic() < deadline:
             self.step()
             host = next((h for h in hosts.hosts(self.client) if h.host == self.settings.host), None)
-            if host is not None and len(host.cards) >= cards:
+            if host is not None and len(host.cards) >= cards and (host.speed_flops or not measured):
                 return
             time.sleep(0.1)
         raise OperatorError(f"no worker came up within {timeout_s:.0f} s; {self._complaint()}")

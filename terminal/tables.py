@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -47,7 +48,7 @@ def show_experiment(
         console.print(plan_card(experiment))
         console.print(f"  {_state_words(experiment)}", markup=False)
         for run in runs:
-            console.print(run_line(run, progress.get(run.id)), markup=False, highlight=False)
+            console.print(run_line(run, experiment.plan, progress.get(run.id)), markup=False, highlight=False)
         if report is not None:
             console.print()
             thread.show_report(thread.report(experiment_id, experiment.report_revision))
@@ -55,15 +56,8 @@ def show_experiment(
         "experiment": experiment.model_dump(mode="json"),
         "runs": [run.model_dump(mode="json") for run in runs],
         "progress": {run_id: p.model_dump(mode="json") for run_id, p in progress.items()},
-        "report": None if report is None else report_document(report),
+        "report": None if report is None else json.loads(report),
     }
-
-
-def report_document(report: str) -> Any:
-    """The report's JSON as it stands in the ledger, parsed."""
-    import json
-
-    return json.loads(report)
 
 
 def _state_words(experiment: Experiment) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 import uuid
+from collections.abc import Mapping
 from pathlib import Path
 
 from rich.console import Console, Group
@@ -19,6 +20,7 @@ from lab.cardtable import table
 from lab.errors import OvernightError
 from lab.estimate import duration
 from lab.ledger import Ledger
+from lab.plan import Plan
 from lab.report import Report, summary_lines
 from lab.run import FINAL_RUN, Answer, Experiment, ExperimentState, Progress, Run, RunState
 from lab.settings import Settings
@@ -117,6 +119,7 @@ class Bars:
         self._ledger, self._id, self._console = ledger, experiment_id, console
         self._live = Live(console=console, refresh_per_second=4) if console.is_terminal else None
         self._states: dict[str, RunState] = {}
+        self._plan = ledger.experiment(experiment_id).plan
 
     def __enter__(self) -> Bars:
         if self._live is not None:
@@ -136,7 +139,7 @@ class Bars:
             return
         for run in runs:
             if self._states.get(run.id) != run.state and run.state in (*FINAL_RUN, RunState.RUNNING):
-                self._console.print(run_line(run, None), markup=False, highlight=False)
+                self._console.print(run_line(run, self._plan), markup=False, highlight=False)
             self._states[run.id] = run.state
 
 
@@ -156,16 +159,29 @@ def plan_card(experiment: Experiment) -> Group:
     return Group(*lines)
 
 
-def run_line(run: Run, progress: Progress | None) -> str:
-    """One run in a line: number, point, state, what it has come to."""
-    parts = [f"{run.number:>3} {run.point.label(('seed', 'lr', 'batch_size'))}", run.state.value]
-    metrics = run.result.metrics if run.result else progress.metrics if progress else {}
-    parts += [
-        f"{k.replace('_', ' ')} {v:.3f}" for k, v in metrics.items() if k in ("val_acc", "val_loss") and v is not None
-    ]
-    if run.message and run.state is not RunState.FINISHED:
-        parts.append(run.message)
-    return "  ".join(parts)
+def run_line(run: Run, plan: Plan, progress: Progress | None = None) -> str:
+    """One run in a line: number, what tells it from the others, how far it is or what it came to."""
+    return f"{run.number:>3} {run.point.label(plan.varying)}  {run_words(run, progress)}"
+
+
+def run_words(run: Run, progress: Progress | None = None) -> str:
+    """How far a run is, or what it came to: `epoch 2/3, val acc 0.951, about 12 s left`."""
+    if run.state in FINAL_RUN:
+        metrics = run.result.metrics if run.result else {}
+        said = [] if run.state is RunState.FINISHED else [run.message or run.cause or ""]
+        return ", ".join([run.state.value, *_metric_words(metrics), *filter(None, said)])
+    if progress is None:
+        return run.state.value
+    parts = [f"step {progress.step}/{progress.steps_total or '?'}"]
+    if progress.epochs_total:
+        parts = [f"epoch {progress.epoch or 0}/{progress.epochs_total}"]
+    left = [] if progress.eta_s is None else [f"about {duration(progress.eta_s)} left"]
+    return ", ".join([*parts, *_metric_words(progress.metrics), *left])
+
+
+def _metric_words(metrics: Mapping[str, float | None]) -> list[str]:
+    shown = ((name, metrics.get(name)) for name in ("val_acc", "val_loss"))
+    return [f"{name.replace('_', ' ')} {value:.3f}" for name, value in shown if value is not None]
 
 
 def progress_view(experiment: Experiment, runs: list[Run], progress: dict[str, Progress]) -> Group:
@@ -183,23 +199,8 @@ def progress_view(experiment: Experiment, runs: list[Run], progress: dict[str, P
             str(run.number),
             escape(run.point.label(experiment.plan.varying)),
             ProgressBar(total=1.0, completed=share, width=20),
-            Text(_run_words(run, now)),
+            Text(run_words(run, now)),
         )
     waiting = sum(run.state is RunState.QUEUED for run in runs)
     rest = [Text(f"and {waiting} waiting for a card", style="dim")] if waiting else []
     return Group(head, grid, *rest)
-
-
-def _run_words(run: Run, progress: Progress | None) -> str:
-    if run.state in FINAL_RUN:
-        return run_line(run, None).split("  ", 1)[1]
-    parts = []
-    if progress and progress.epochs_total:
-        parts.append(f"epoch {progress.epoch or 0}/{progress.epochs_total}")
-    elif progress and progress.steps_total:
-        parts.append(f"step {progress.step}/{progress.steps_total}")
-    if progress and progress.metrics.get("val_acc") is not None:
-        parts.append(f"val acc {progress.metrics['val_acc']:.3f}")
-    if progress and progress.eta_s is not None:
-        parts.append(f"about {duration(progress.eta_s)} left")
-    return ", ".join(parts) or run.state.value
