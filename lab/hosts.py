@@ -13,12 +13,12 @@ CARDS_TTL_S = 600
 
 def publish_host(client: Client, host: Host) -> None:
     """The host's own statement is replaced."""
-    client.set(f"{PREFIX}host:{host.host}", host.model_dump_json(), ex=HOST_TTL_S)
+    _publish(client, "host", host.host, host.model_dump_json(), HOST_TTL_S)
 
 
 def publish_cards(client: Client, cards: HostCards) -> None:
     """The host's readings are replaced."""
-    client.set(f"{PREFIX}cards:{cards.host}", cards.model_dump_json(), ex=CARDS_TTL_S)
+    _publish(client, "cards", cards.host, cards.model_dump_json(), CARDS_TTL_S)
 
 
 def hosts(client: Client) -> list[Host]:
@@ -41,6 +41,13 @@ def withdraw_cards(client: Client, name: str) -> None:
     client.delete(f"{PREFIX}cards:{name}")
 
 
+def _publish(client: Client, kind: str, name: str, value: str, ttl_s: int) -> None:
+    with client.pipeline() as pipe:
+        pipe.set(f"{PREFIX}{kind}:{name}", value, ex=ttl_s)
+        pipe.sadd(f"{PREFIX}names:{kind}", name)  # dispatch asks often, and a scan would read every key of the lab
+        pipe.execute()
+
+
 def _values(client: Client, kind: str) -> list[str]:
-    keys = sorted(client.scan_iter(match=f"{PREFIX}{kind}:*", count=1000))
-    return [raw for raw in client.mget(keys) if raw] if keys else []
+    names = sorted(client.smembers(f"{PREFIX}names:{kind}"))
+    return [raw for raw in client.mget([f"{PREFIX}{kind}:{name}" for name in names]) if raw] if names else []

@@ -113,6 +113,7 @@ def serve(settings: Settings, card: Card, threads: int | None, parent: int) -> N
         job_monitoring_interval=HEARTBEAT_S,
         log_job_description=False,
     )
+    logging.getLogger("rq.registry").setLevel(logging.ERROR)  # it tells of entries whose end the ledger told
     worker.work(logging_level="WARNING")
 
 

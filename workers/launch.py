@@ -26,6 +26,10 @@ PASSED = (
     "VIRTUAL_ENV",
 )
 PASSED_PREFIXES = (
+    "HTTP_PROXY",
+    "HTTPS_PROXY",
+    "NO_PROXY",
+    "SSL_CERT_",
     "LC_",
     "XDG_",
     "CUDA_HOME",
@@ -50,7 +54,7 @@ def environment(cards: Sequence[str], threads: int | None, ours: Mapping[str, st
         cards: UUIDs of the cards it sees; empty where simulated cards train on the CPU.
         threads: threads for the CPU's libraries; None leaves their default.
     """
-    passed = {k: v for k, v in ours.items() if k in PASSED or k.startswith(PASSED_PREFIXES)}
+    passed = {k: v for k, v in ours.items() if k in PASSED or k.upper().startswith(PASSED_PREFIXES)}
     limits = {} if threads is None else {"OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads)}
     return (
         passed

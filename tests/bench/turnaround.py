@@ -1,6 +1,6 @@
 """From a run's end to the next start on its card, and what the way there consists of: prints JSON.
 
-    python tests/bench/turnaround.py [RUNS]
+    python -m tests.bench.turnaround [RUNS]
 
 Four simulated cards, three of them training, short probe runs; a start is a spawned interpreter, and the trainer's
 first step is told beside it.

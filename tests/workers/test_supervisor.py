@@ -102,7 +102,7 @@ def test_its_end_stops_the_trainers_and_gives_their_runs_back(lab: Lab) -> None:
 
 def test_a_killed_supervisor_leaves_nothing_and_its_successor_releases_all(lab: Lab) -> None:
     """The kernel ends what it had started; the lease need not run out."""
-    experiment = lab.approve(steps=60)
+    experiment = lab.approve(steps=30)
     lab.start()
     run_id = f"{experiment.id}/1"
     until(lambda: lab.ledger.progress([run_id]))
