@@ -142,7 +142,7 @@ def _plan(reading: Reading, text: str, previous: PreviousPlan | None, defaults: 
     assumed = dict(reading.hints)
     axes: dict[str, Axis] = dict(reading.axes)
     if previous is not None and reading.intent in ("modify", "schedule"):
-        assumed |= {k: v or "as in the previous plan" for k, v in previous.assumed_reasons().items()}
+        assumed |= _still_assumed(reading, axes, previous)
     datasets = reading.datasets
     if not datasets and defaults.dataset and reading.intent != "evaluate":
         datasets = (defaults.dataset,)
@@ -176,6 +176,16 @@ def _plan(reading: Reading, text: str, previous: PreviousPlan | None, defaults: 
     return plan.model_copy(
         update={"assumed": tuple(Assumed(field=k, reason=v) for k, v in assumed.items()), "budget": _budget(plan)}
     )
+
+
+def _still_assumed(reading: Reading, axes: dict[str, Axis], previous: PreviousPlan) -> dict[str, str]:
+    """What the previous plan assumed and the change left as it was."""
+    held = previous.values()
+    kept: dict[str, bool] = {f"axes.{name}": axes.get(name) == axis for name, axis in held.items()}
+    kept |= {"epochs": reading.epochs == previous.epochs, "dataset": reading.datasets == previous.datasets}
+    kept |= {"models": reading.models == previous.models}
+    reasons = previous.assumed_reasons()
+    return {k: v or "as in the previous plan" for k, v in reasons.items() if kept.get(k)}
 
 
 def _search(reading: Reading) -> Literal["grid", "random", "bayesian"]:

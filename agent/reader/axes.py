@@ -103,7 +103,18 @@ GLUE = (
 )
 FORWARD = {a.name: re.compile(rf"{_bounded(a.keys)}{GLUE}{VALUES}(?P<px>\s*(?:px|像素|x\s*\d+))?", FLAGS) for a in AXES}
 UNIT = r"(?!\s*(?:px)?\s*(?:epochs?|steps?|iters?|seeds?|gpus?|cards?|runs?|hours?|hrs?|h\b|min|轮|步|个|张|卡|次|小时|分钟))"
-BACKWARD_AXES = ("lr", "batch_size", "weight_decay", "dropout", "grad_accum_steps", "image_size", "n_layers", "n_heads", "momentum", "label_smoothing")
+BACKWARD_AXES = (
+    "lr",
+    "batch_size",
+    "weight_decay",
+    "dropout",
+    "grad_accum_steps",
+    "image_size",
+    "n_layers",
+    "n_heads",
+    "momentum",
+    "label_smoothing",
+)
 BACKWARD = {
     a.name: re.compile(
         rf"(?P<list>{LIST}){UNIT}\s*(?:(?:as|for)\s*(?:the\s*)?|的|作为)?\s*{_bounded(a.keys)}(?!{GLUE}[\d.])", FLAGS
@@ -123,13 +134,15 @@ HOW_MANY = {
 SEVERAL = re.compile(r"(?!bs\b)[a-z][a-z _-]*s\b|[a-z _-]+ (?:values?|settings?|options?)\b|[\u4e00-\u9fff]+值", FLAGS)
 DISTANT = {
     a.name: re.compile(
-        rf"{_bounded(a.keys)}[^:;\n\d]{{0,90}}?(?:[:：=]|\btry(?:ing)?\b|试(?:试|一下)?|分别[取用]?|[降升调提改换设](?:到|成|为))\s*[\[({{]?(?P<list>{NUMBER}(?:\s*(?:,|/|and|or|和|\s)\s*{NUMBER})+)|{_bounded(a.keys)}[^:;\n\d]{{0,12}}[降升调提改换设](?:到|成|为)\s*(?P<list2>{NUMBER})", FLAGS
+        rf"{_bounded(a.keys)}[^:;\n\d]{{0,90}}?(?:[:：=]|\btry(?:ing)?\b|试(?:试|一下)?|分别[取用]?|[降升调提改换设](?:到|成|为))\s*[\[({{]?(?P<list>{NUMBER}(?:\s*(?:,|/|and|or|和|\s)\s*{NUMBER})+)|{_bounded(a.keys)}[^:;\n\d]{{0,12}}[降升调提改换设](?:到|成|为)\s*(?P<list2>{NUMBER})",
+        FLAGS,
     )
     for a in AXES
 }
 """`lr sweep for resnet18 on cifar10: 0.1, 0.03`"""
 DISTANT_RANGE = {
-    a.name: re.compile(rf"{_bounded(a.keys)}[^:;,\n\d]{{0,60}}?(?=from|between|over|in|在|从|介于){RANGE}", FLAGS) for a in AXES
+    a.name: re.compile(rf"{_bounded(a.keys)}[^:;,\n\d]{{0,60}}?(?=from|between|over|in|在|从|介于){RANGE}", FLAGS)
+    for a in AXES
 }
 """`the best lr for resnet18 on svhn between 1e-3 and 1e-1`"""
 SPLIT = re.compile(
@@ -141,9 +154,12 @@ SPLIT = re.compile(
 
 
 WITH_UNIT = {
-    "image_size": re.compile(rf"(?P<list>(?<![\w.])\d{{2,4}}(?:\s*(?:,|/|and|和|vs\.?)\s*\d{{2,4}})*)\s*(?:px|pixels?|像素)(?![A-Za-z])", FLAGS),
+    "image_size": re.compile(
+        r"(?P<list>(?<![\w.])\d{2,4}(?:\s*(?:,|/|and|和|vs\.?)\s*\d{2,4})*)\s*(?:px|pixels?|像素)(?![A-Za-z])",
+        FLAGS,
+    ),
     "data_fraction": re.compile(
-        rf"(?P<list>\d+(?:\.\d+)?\s?%(?:\s*(?:,|/|and|or|vs\.?|和|与)+\s*(?:and\s*)?\d+(?:\.\d+)?\s?%)*)\s*(?:of\s+(?:the\s+)?|的)?\s*(?:train(?:ing)?\s+|训练)?(?:data|samples|set|数据|样本)",
+        r"(?P<list>\d+(?:\.\d+)?\s?%(?:\s*(?:,|/|and|or|vs\.?|和|与)+\s*(?:and\s*)?\d+(?:\.\d+)?\s?%)*)\s*(?:of\s+(?:the\s+)?|的)?\s*(?:train(?:ing)?\s+|训练)?(?:data|samples|set|数据|样本)",
         FLAGS,
     ),
 }
@@ -251,4 +267,3 @@ def as_range(axis: Axis, told: Interval) -> Range:
 def typed(axis: Axis, number: float | int) -> Scalar:
     """The number in the axis' own type: 64 for a batch size, 0.001 for a learning rate."""
     return int(number) if axis.kind == "int" and float(number).is_integer() else number
-

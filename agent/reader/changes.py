@@ -19,13 +19,21 @@ def _rx(pattern: str) -> re.Pattern[str]:
     return re.compile(pattern, FLAGS)
 
 
-DROP_BEFORE = _rx(r"(?:without|drop|remove|exclude|excluding|except(?: for)?|minus|skip|no|not|leave out|get rid of|ditch|kill|去掉|不要|不跑|别跑|删掉?|除了|移除|去除|排除|ohne|sans|sin)\s*(?:the\s+|那个|了)?$")
+DROP_BEFORE = _rx(
+    r"(?:without|drop|remove|exclude|excluding|except(?: for)?|minus|skip|no|not|leave out|get rid of|ditch|kill|去掉|不要|不跑|别跑|删掉?|除了|移除|去除|排除|ohne|sans|sin)\s*(?:the\s+|那个|了)?$"
+)
 DROP_AFTER = _rx(r"^\s*(?:one|runs?|的)?\s*(?:去掉|不要了?|不跑了?|删了?|删掉|就?不用(?:了|跑)|别跑|out\b|weg\b)")
-ADD_BEFORE = _rx(r"(?:\badd(?:ing)?|\balso(?: try| run| test| include)?|\bplus|\binclude|\band also|\bas well as|\+|加(?:上|个|一?个|入|一组|一档|跑)?|再(?:加|来|跑|试|补)(?:上|个|一?个|一组|一档|一?下)?|也(?:跑|试|加|用|来)(?:一?下|上|个)?|补(?:上|一?个)?|多(?:加|试|跑)(?:一?个)?|另外(?:加|跑|试)?)\s*(?:the |a |an |one more |another )?(?:在|on|with|model|lr|rates?)?\s*$")
+ADD_BEFORE = _rx(
+    r"(?:\badd(?:ing)?|\balso(?: try| run| test| include)?|\bplus|\binclude|\band also|\bas well as|\+|加(?:上|个|一?个|入|一组|一档|跑)?|再(?:加|来|跑|试|补)(?:上|个|一?个|一组|一档|一?下)?|也(?:跑|试|加|用|来)(?:一?下|上|个)?|补(?:上|一?个)?|多(?:加|试|跑)(?:一?个)?|另外(?:加|跑|试)?)\s*(?:the |a |an |one more |another )?(?:在|on|with|model|lr|rates?)?\s*$"
+)
 ADD_AFTER = _rx(r"^\s*(?:as well|too\b|also\b|也(?:加|跑|试|来|要)|加(?:上|进)|的?(?:学习率)?也)")
 ONLY_BEFORE = _rx(r"(?:\bonly|\bjust|只(?:跑|要|用|留|保留|训)?|仅|nur|solo)\s*(?:keep |run |the |with |use )?$")
-SWAP_FROM = _rx(r"(?:\bswap|\breplace|\bchange|\bswitch|\bexchange|\binstead of|\brather than|把|将|用.{0,20}代替|from)\s*(?:out\s+|in\s+)?(?:the\s+)?(?:models?\s+|data ?sets?\s+|模型|数据集?)?(?:from\s+)?$")
-SWAP_BETWEEN = _rx(r"^\s*(?:one|的)?\s*(?:with|for|by|to|into|→|换成|改成|换为|改为|替换(?:成|为)|换|替换|变成|instead of|rather than|代替|取代|not|,?\s*(?:use|run|try|take|用|跑))\s*(?:the\s+|a\s+)?$")
+SWAP_FROM = _rx(
+    r"(?:\bswap|\breplace|\bchange|\bswitch|\bexchange|\binstead of|\brather than|把|将|用.{0,20}代替|from)\s*(?:out\s+|in\s+)?(?:the\s+)?(?:models?\s+|data ?sets?\s+|模型|数据集?)?(?:from\s+)?$"
+)
+SWAP_BETWEEN = _rx(
+    r"^\s*(?:one|的)?\s*(?:with|for|by|to|into|→|换成|改成|换为|改为|替换(?:成|为)|换|替换|变成|instead of|rather than|代替|取代|not|,?\s*(?:use|run|try|take|用|跑))\s*(?:the\s+|a\s+)?$"
+)
 REVERSED_SWAP = _rx(r"instead of|rather than|代替|取代|\bnot\b")
 
 TIMES: tuple[tuple[re.Pattern[str], str], ...] = (
@@ -54,10 +62,16 @@ ARROW = {
     )
     for a in axis_table.AXES
 }
-EPOCH_ARROW = _rx(r"(?:epochs?|轮数)?\s*(?:from|从)?\s*(?P<old>\d+)\s*(?:→|to|改成|改为|换成|加到|到)\s*(?P<new>\d+)\s*(?:epochs?|轮)|(?:epochs?|轮数)\s*(?:from|从)?\s*(?P<old2>\d+)\s*(?:→|to|改成|改为|换成|加到|到)\s*(?P<new2>\d+)")
-ADD_AXIS = _rx(r"(?:\badd(?:ing)?\b|\balso\b|\bplus\b|\bas well\b|\binclude\b|\btoo\b|加(?:上|个|一|入|到网格)?(?!倍)|再(?:加|来|试|跑|补)(?!一?[次遍])|也(?:试|跑|加)|补(?:上|一)|多(?:加|试))")
+EPOCH_ARROW = _rx(
+    r"(?:epochs?|轮数)?\s*(?:from|从)?\s*(?P<old>\d+)\s*(?:→|to|改成|改为|换成|加到|到)\s*(?P<new>\d+)\s*(?:epochs?|轮)|(?:epochs?|轮数)\s*(?:from|从)?\s*(?P<old2>\d+)\s*(?:→|to|改成|改为|换成|加到|到)\s*(?P<new2>\d+)"
+)
+ADD_AXIS = _rx(
+    r"(?:\badd(?:ing)?\b|\balso\b|\bplus\b|\bas well\b|\binclude\b|\btoo\b|加(?:上|个|一|入|到网格)?(?!倍)|再(?:加|来|试|跑|补)(?!一?[次遍])|也(?:试|跑|加)|补(?:上|一)|多(?:加|试))"
+)
 SET_AXIS = _rx(r"改|换|调(?:到|成|为)|instead|\bchange\b|\bswitch\b|\bset\b|→|\brerun\b")
-DROP_AXIS = _rx(r"(?:\bwithout\b|\bdrop\b(?!out|[ _-]?path)|\bremove\b|\bexclude\b|\bexcept\b|\bskip\b|去掉|不要|删|除了|别跑)")
+DROP_AXIS = _rx(
+    r"(?:\bwithout\b|\bdrop\b(?!out|[ _-]?path)|\bremove\b|\bexclude\b|\bexcept\b|\bskip\b|去掉|不要|删|除了|别跑)"
+)
 
 
 @dataclass
@@ -102,8 +116,12 @@ def read(page: Page, previous: PreviousPlan) -> Changes:
     return told
 
 
-ONLY_VALUE = _rx(rf"(?:\bonly|\bjust|只(?:跑|要|用|留|保留)?|仅)\s*(?:the\s+|keep\s+|run\s+)?(?P<v>{NUMBER})(?!\s*(?:seeds?|epochs?|gpus?|runs?|个|轮|张))")
-NO_VALUE = _rx(rf"(?:\bwithout|\bdrop|\bskip|\bremove|\bno|\bnot|don'?t (?:do|run|use)|去掉|不要|别跑|不跑|删掉?)\s*(?:the\s+)?(?P<v>{NUMBER})(?!\s*(?:seeds?|epochs?|gpus?|runs?|个|轮|张))")
+ONLY_VALUE = _rx(
+    rf"(?:\bonly|\bjust|只(?:跑|要|用|留|保留)?|仅)\s*(?:the\s+|keep\s+|run\s+)?(?P<v>{NUMBER})(?!\s*(?:seeds?|epochs?|gpus?|runs?|个|轮|张))"
+)
+NO_VALUE = _rx(
+    rf"(?:\bwithout|\bdrop|\bskip|\bremove|\bno|\bnot|don'?t (?:do|run|use)|去掉|不要|别跑|不跑|删掉?)\s*(?:the\s+)?(?P<v>{NUMBER})(?!\s*(?:seeds?|epochs?|gpus?|runs?|个|轮|张))"
+)
 
 
 def values(page: Page, previous: PreviousPlan, told: Changes) -> None:
@@ -139,7 +157,9 @@ def names(page: Page, found: Names, previous: PreviousPlan, told: Changes) -> No
     for i in range(len(spans) - 1):
         between = page.text[spans[i][1] : spans[i + 1][0]]
         before = page.text[: spans[i][0]]
-        if SWAP_BETWEEN.match(between) and (SWAP_FROM.search(before) or not re.fullmatch(r"[\s,]*(?:for|with|to|by|use|run|try|take|用|跑)\s*", between)):
+        if SWAP_BETWEEN.match(between) and (
+            SWAP_FROM.search(before) or not re.fullmatch(r"[\s,]*(?:for|with|to|by|use|run|try|take|用|跑)\s*", between)
+        ):
             old, new = spans[i], spans[i + 1]
             if REVERSED_SWAP.search(between):
                 old, new = new, old
@@ -150,7 +170,9 @@ def names(page: Page, found: Names, previous: PreviousPlan, told: Changes) -> No
             _sort(page, told, held, span)
 
 
-def _swap(page: Page, told: Changes, held: tuple[str, ...], old: tuple[int, int, str], new: tuple[int, int, str]) -> None:
+def _swap(
+    page: Page, told: Changes, held: tuple[str, ...], old: tuple[int, int, str], new: tuple[int, int, str]
+) -> None:
     member = _member(page.text[old[0] : old[1]], old[2], held)
     reverse = _member(page.text[new[0] : new[1]], new[2], held)
     if member:

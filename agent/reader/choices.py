@@ -86,9 +86,7 @@ TOGGLES = (
     Toggle("class_weights", r"class[ _-]?weight(?:s|ing)|类别权重"),
 )  # fmt: skip
 STRENGTH = rf"(?:[\s(,]*(?:alpha|α|with alpha|p|rate|of|=|为)?\s*[=:]?\s*(?P<strength>{NUMBER})\s*\)?)?"
-BOTH = (
-    r"(?:\bwith\s*(?:and|&|/|vs\.?|or|versus)\s*without|\bw/?\s*(?:and|&|vs\.?|or|/)\s*w/?o\b|\bwithout\s*(?:and|&|vs\.?|or)\s*with\b|有无|有没有|加不加|用不用|带不带|开不开|加和不加|用和不用|带和不带|开和不开|开关|是否(?:使用|用|加|开启?)?|mit und ohne|con y sin|avec et sans|ablat\w*)"
-)
+BOTH = r"(?:\bwith\s*(?:and|&|/|vs\.?|or|versus)\s*without|\bw/?\s*(?:and|&|vs\.?|or|/)\s*w/?o\b|\bwithout\s*(?:and|&|vs\.?|or)\s*with\b|有无|有没有|加不加|用不用|带不带|开不开|加和不加|用和不用|带和不带|开和不开|开关|是否(?:使用|用|加|开启?)?|mit und ohne|con y sin|avec et sans|ablat\w*)"
 OFF = r"(?:\bwithout|\bw/o|\bno|\bdisabl\w+|\bturn(?:ing)? off|\bremove|\bdrop|不(?:用|加|带|开|要|做|使用)|去掉|关掉|关闭|没有|无|ohne|sin|sans)"
 ON = r"(?:\bwith|\busing|\badd(?:ing)?|\buse|\benabl\w+|\bturn on|\bplus|\+|加上?|开启?|使用|用|带上?|启用)"
 TURN = {
@@ -104,7 +102,9 @@ _TURNED = {
     for t in TOGGLES
     for how, patterns in ({**TURN, "on": [*TURN["on"], "{t}"]} if t.bare else TURN).items()
 }
-SCRATCH = re.compile(r"from scratch|scratch init|random(?:ly)? init\w*|从头(?:开始)?训|从零(?:开始)?训|不用预训练", FLAGS)
+SCRATCH = re.compile(
+    r"from scratch|scratch init|random(?:ly)? init\w*|从头(?:开始)?训|从零(?:开始)?训|不用预训练", FLAGS
+)
 TURNS: dict[str, tuple[Scalar, ...]] = {"both": (False, True), "off": (False,), "on": (True,)}
 
 

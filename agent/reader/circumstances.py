@@ -45,14 +45,22 @@ METRIC = {
     "accuracy": r"top-?1(?: acc(?:uracy)?)?|accuracy|acc|准确率|正确率|genauigkeit", "fid": r"fid(?: score)?", "psnr": r"psnr", "dice": r"dice score", "recall": r"recall(?:@\d+)?|召回率",
 }  # fmt: skip
 METRIC_PATTERNS = {k: _rx(rf"(?<![A-Za-z_])(?:{v})(?![A-Za-z])") for k, v in METRIC.items()}
-METRIC_ASKED = _rx(r"(?:metric|maximi[sz]e|minimi[sz]e|optimi[sz]e (?:for)?|report|measure|benchmark|compare|指标|看|以|最大化|最小化|比较|对比|metrik|métrica|for|by)[^\x00,;]{0,24}$")
+METRIC_ASKED = _rx(
+    r"(?:metric|maximi[sz]e|minimi[sz]e|optimi[sz]e (?:for)?|report|measure|benchmark|compare|指标|看|以|最大化|最小化|比较|对比|metrik|métrica|for|by)[^\x00,;]{0,24}$"
+)
 SEARCH = {
     "bayesian": r"bayes(?:ian)?(?:[ -]?(?:opt(?:imi[sz]ation)?|search))?|\bbo\b(?= )|tpe|optuna|贝叶斯(?:优化|搜索)?|gaussian process",
     "random": r"random(?:ized)?[ -]?search|random(?:ly)? sampl\w+|randomly|随机(?:搜索|采样|搜)",
     "grid": r"(?:full |cartesian )?grid(?:[ -]?search)?|full factorial|网格(?:搜索)?|全组合",
 }  # fmt: skip
-MODE = {"zero_shot": r"zero[- ]?shot|零样本", "few_shot": r"few[- ]?shot|少样本", "linear_probe": r"linear[- ]prob(?:e|ing)|线性探测"}
-AFTER = _rx(r"(?:when|once|after|as soon as|等|等到|在)\s*(?:the )?(?P<what>exp-?\d+(?:/\d+)?|it|this|that|the (?:current|running) (?:one|run|job|experiment)|它|这个|当前(?:的)?(?:实验|任务)?)\s*(?:finish\w*|is (?:done|over|finished)|are done|completes?|ends|(?:跑|训练|做)?完(?:了|成)?(?:以?后|之后)?|结束(?:了)?(?:以?后|之后)?)?")
+MODE = {
+    "zero_shot": r"zero[- ]?shot|零样本",
+    "few_shot": r"few[- ]?shot|少样本",
+    "linear_probe": r"linear[- ]prob(?:e|ing)|线性探测",
+}
+AFTER = _rx(
+    r"(?:when|once|after|as soon as|等|等到|在)\s*(?:the )?(?P<what>exp-?\d+(?:/\d+)?|it|this|that|the (?:current|running) (?:one|run|job|experiment)|它|这个|当前(?:的)?(?:实验|任务)?)\s*(?:finish\w*|is (?:done|over|finished)|are done|completes?|ends|(?:跑|训练|做)?完(?:了|成)?(?:以?后|之后)?|结束(?:了)?(?:以?后|之后)?)?"
+)
 AFTER_CUE = _rx(r"finish|is done|is over|complete|ends|after|跑完|完了|完成|结束|之后|以后")
 EVERY = _rx(
     rf"(?:(?:every|each)\s+(?:(?P<n>\d+|two|three|six|few)\s+)?(?P<unit>hours?|days?|nights?|mornings?|evenings?|weeks?|weekdays?|weekends?|months?|mon(?:day)?s?|tuesdays?|wednesdays?|thursdays?|fri(?:day)?s?|saturdays?|sundays?)|\b(?P<adverb>daily|nightly|weekly|hourly|monthly)\b|每(?:隔)?(?P<zn>\d+|[一二两三四五六]+)?\s*(?:个)?(?P<zunit>天|晚|周[一二三四五六日末]?|小时|月|早|日|夜|星期[一二三四五六日]?|凌晨)(?:上|里)?)\s*(?:(?:at|um|的)?\s*(?P<at>(?:凌晨|早上|上午|下午|晚上|半夜)?\s*{CLOCK}|midnight|noon))?"
@@ -60,9 +68,15 @@ EVERY = _rx(
 START = _rx(
     rf"(?:(?:start(?:ing)?|begin(?:ning)?|run(?: it| this)?|launch|kick(?: it)? off|schedule(?: it| this)?(?: for)?|queue(?: it)?(?: for)?|at|on|for)\s+(?:it\s+)?(?:at|on|for)?\s*(?P<at>{WHEN})|(?:(?:start|launch|begin|kick off|run)\w*\s+(?:it\s+)?|^)(?P<in>in (?:\d+|an?|two|three) hours?)|(?P<day>tomorrow(?: (?:morning|night|evening|at {CLOCK}))?|(?:on )?(?:the|this) weekend|tonight(?: at {CLOCK})?|overnight))"
 )  # fmt: skip
-ZH_START = _rx(rf"(?P<at>{ZH_WHEN}(?:两天)?)\s*(?:之后|以后|后)?(?:开始|再|自动|帮我|定时|启动|的时候|,)?\s*(?:跑|训|训练|启动|开始|执行|重跑|运行|提交)|(?P<timer>定时|预约|(?:{CLOCK})\s*(?:开跑|启动))|(?P<later>\d+\s*(?:个)?小时(?:之?后|以后))")
-WINDOW = _rx(r"(?:on|over|during|at|this)?\s*(?:the )?weekend|周末(?:两天)?|at night|during the night|off[- ]peak|晚上|夜里|夜间")
-IDLE = _rx(r"(?:when(?:ever)?|if|once|as soon as)\s*(?:there(?:'s| is| are)?\s*(?:a |an |any )?)?(?:the )?(?:gpus?|cards?|cluster|a gpu|a card|machine)s?\s*(?:gets? |are |is |becomes? )?\s*(?:idle|free|available|empty|frees? up)?|(?:gpu|卡|显卡|机器)\s*(?:空闲?|有空|闲)(?:下来|出来|着)?(?:了)?(?:的)?(?:时候?|时|就|再|后)|有(?:空卡|空闲的?卡|卡空)(?:了)?(?:的时候|就|再|时)|空闲时")
+ZH_START = _rx(
+    rf"(?P<at>{ZH_WHEN}(?:两天)?)\s*(?:之后|以后|后)?(?:开始|再|自动|帮我|定时|启动|的时候|,)?\s*(?:跑|训|训练|启动|开始|执行|重跑|运行|提交)|(?P<timer>定时|预约|(?:{CLOCK})\s*(?:开跑|启动))|(?P<later>\d+\s*(?:个)?小时(?:之?后|以后))"
+)
+WINDOW = _rx(
+    r"(?:on|over|during|at|this)?\s*(?:the )?weekend|周末(?:两天)?|at night|during the night|off[- ]peak|晚上|夜里|夜间"
+)
+IDLE = _rx(
+    r"(?:when(?:ever)?|if|once|as soon as)\s*(?:there(?:'s| is| are)?\s*(?:a |an |any )?)?(?:the )?(?:gpus?|cards?|cluster|a gpu|a card|machine)s?\s*(?:gets? |are |is |becomes? )?\s*(?:idle|free|available|empty|frees? up)?|(?:gpu|卡|显卡|机器)\s*(?:空闲?|有空|闲)(?:下来|出来|着)?(?:了)?(?:的)?(?:时候?|时|就|再|后)|有(?:空卡|空闲的?卡|卡空)(?:了)?(?:的时候|就|再|时)|空闲时"
+)
 
 
 @dataclass

@@ -15,16 +15,28 @@ def _rx(pattern: str) -> re.Pattern[str]:
     return re.compile(pattern, FLAGS)
 
 
-EXPERIMENT = _rx(r"\bexp(?:eriment)?[-_ ]?(?P<n>\d+)(?:\s*/\s*(?P<run>\d+)|[\s,#]*(?:的)?\s*(?:run|job|trial)\s*#?(?P<run2>\d+))?|实验\s*(?P<n2>\d+)")
-RUN = _rx(rf"\b(?:runs?|jobs?|trials?)\s*#?(?P<n>\d+)(?![\d.e%]|\s*(?:more|extra|x\b|seeds?|epochs?|trials?|times|lrs?|models?|random|hours?|hrs?|steps?|iters?|different|gpus?|runs?|minutes?))|第\s*(?P<n2>{COUNT})\s*(?:个|次|组)?\s*(?:run|实验|任务|次|个|组)?|#(?P<n3>\d+)\b|(?P<n4>\d+)\s*号(?:run|实验|任务)?")
+EXPERIMENT = _rx(
+    r"\bexp(?:eriment)?[-_ ]?(?P<n>\d+)(?:\s*/\s*(?P<run>\d+)|[\s,#]*(?:的)?\s*(?:run|job|trial)\s*#?(?P<run2>\d+))?|实验\s*(?P<n2>\d+)"
+)
+RUN = _rx(
+    rf"\b(?:runs?|jobs?|trials?)\s*#?(?P<n>\d+)(?![\d.e%]|\s*(?:more|extra|x\b|seeds?|epochs?|trials?|times|lrs?|models?|random|hours?|hrs?|steps?|iters?|different|gpus?|runs?|minutes?))|第\s*(?P<n2>{COUNT})\s*(?:个|次|组)?\s*(?:run|实验|任务|次|个|组)?|#(?P<n3>\d+)\b|(?P<n4>\d+)\s*号(?:run|实验|任务)?"
+)
 QUEUED = _rx(r"queue|pending|waiting|not (?:yet )?started|排队|队列|等待|还没(?:开始|跑)")
 RUNNING = _rx(r"running|正在跑|在跑|运行中")
 FAILED = _rx(r"fail|crash|broken|失败|挂(?:了|掉)|崩")
 ALL = _rx(r"\ball\b|everything|every\b|\bboth\b|全部|所有|都|统统|全都")
-GRANT = _rx(rf"(?P<op>give|grant|allocate|add|raise|increase|set|transfer|reduce|lower|cut|给|批|分|加|设)\w*\s*(?:up\s*)?(?:to\s*)?@?(?P<user>[A-Za-z]\w*|[\u4e00-\u9fff]{{1,3}}?)?(?:'s)?[^\d]*?(?P<n>{COUNT})\s*(?:more\s*)?(?:个)?\s*(?:gpu|card|卡)?[- ]?(?:hours?|hrs?|h\b|小时|时|卡时)?")
-UNTIL = _rx(r"(?:until|till|til|up to|到|直到|bis)\s*(?P<en>[^,.;!?]{2,30})|(?P<zh>(?:今|明|后|周|下周)?[\u4e00-\u9fff]{0,3}\d{1,2}\s*(?:点半?|时)|明早|明天早上|明天|周[一二三四五六日末])(?=[^,.;]{0,3}(?:前|恢复|再|之前|以前))")
-DURATION = _rx(rf"(?:for\s+)?(?:the next\s+)?(?P<n>{COUNT}|an|half an|半)\s*(?:个)?\s*(?P<unit>hours?|hrs?|h\b|minutes?|mins?|min\b|days?|小时|分钟|天)")
-UNMUTE = _rx(r"unmute|unsilence|(?:alerts?|notifications?)\s+(?:back )?on|(?:turn|switch) on|resume (?:alerts|notif)|^(?:恢复|打开)")
+GRANT = _rx(
+    rf"(?P<op>give|grant|allocate|add|raise|increase|set|transfer|reduce|lower|cut|给|批|分|加|设)\w*\s*(?:up\s*)?(?:to\s*)?@?(?P<user>[A-Za-z]\w*|[\u4e00-\u9fff]{{1,3}}?)?(?:'s)?[^\d]*?(?P<n>{COUNT})\s*(?:more\s*)?(?:个)?\s*(?:gpu|card|卡)?[- ]?(?:hours?|hrs?|h\b|小时|时|卡时)?"
+)
+UNTIL = _rx(
+    r"(?:until|till|til|up to|到|直到|bis)\s*(?P<en>[^,.;!?]{2,30})|(?P<zh>(?:今|明|后|周|下周)?[\u4e00-\u9fff]{0,3}\d{1,2}\s*(?:点半?|时)|明早|明天早上|明天|周[一二三四五六日末])(?=[^,.;]{0,3}(?:前|恢复|再|之前|以前))"
+)
+DURATION = _rx(
+    rf"(?:for\s+)?(?:the next\s+)?(?P<n>{COUNT}|an|half an|半)\s*(?:个)?\s*(?P<unit>hours?|hrs?|h\b|minutes?|mins?|min\b|days?|小时|分钟|天)"
+)
+UNMUTE = _rx(
+    r"unmute|unsilence|(?:alerts?|notifications?)\s+(?:back )?on|(?:turn|switch) on|resume (?:alerts|notif)|^(?:恢复|打开)"
+)
 GPU_NUMBER = _rx(r"(?:gpu|card|卡)\s*#?(\d+)|(\d+)\s*号(?:卡|gpu)|第\s*(\d+)\s*张")
 MINE = _rx(r"\bmy\b|\bmine\b|我的|自己的")
 

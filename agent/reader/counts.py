@@ -34,7 +34,7 @@ EPOCH_LIST = _rx(
     rf"|(?:\bfor|\btrain(?:ing)?|训练?|跑|\()\s*(?P<list2>\d+(?:\s*(?:/|,|and|or|vs\.?|和|与)\s*\d+)+)\s*{EPOCH}"
 )
 STEPS = (
-    _rx(rf"(?P<n>{COUNT})\s*-?\s*{STEP_UNIT}"),
+    _rx(rf"(?<!every )(?<!each )(?<!per )(?<!every)(?<!每)(?<!每隔)(?P<n>{COUNT})\s*-?\s*{STEP_UNIT}"),
     _rx(rf"(?:max[_ ]?|num[_ ]?|total[_ ]?)(?:train[_ ]?)?(?:steps|iters|iterations)\s*(?:=|:|of|to|为)?\s*(?P<n>{COUNT})|(?<![_ -])(?:steps|iters|iterations|步数|迭代次数)\s*(?:=|:|为|改成|改为|到)\s*(?P<n2>{COUNT})"),
 )  # fmt: skip
 SEED_BOTH = _rx(rf"(?P<n>{COUNT})\s*(?:个)?{SEED}\s*[:(=]\s*\(?(?P<list>{LIST})(?!\s*(?:epochs?|gpus?|轮|卡|%|个|张))")
@@ -46,8 +46,12 @@ SEED_COUNTS = (
     _rx(rf"(?:重复|各跑|每个(?:配置|模型|设置)?跑|各重复|每组跑|每种跑|都跑)\s*(?P<n>{COUNT})\s*(?:次|遍)"),
     _rx(r"(?:n[_ ]?|num[_ ]?)?seeds\s*[=:]\s*(?P<n>1?\d)(?![\d.]|\s*(?:,|/|~|-|\d|and\b|or\b|to\b|和|到))"),
 )  # fmt: skip
-SEED_RANGE = _rx(rf"(?:{SEED})\s*(?:[=:#(\[]|from|从|values?|为|是|用|取)*\s*(?P<low>\d+)(?:{TO}|\s*\.\.\s*)(?P<high>\d+)")
-SEED_LIST = _rx(rf"(?<!\d )(?<!\d)(?:{SEED})\s*(?:,\s*用|[=:#(\[{{]|values?|为|是|用|取|设为|改成|换成|固定为?|set to|to|→)*\s*(?P<list>{LIST})(?!\s*(?:epochs?|gpus?|轮|卡|%|种|个))")
+SEED_RANGE = _rx(
+    rf"(?:{SEED})\s*(?:[=:#(\[]|from|从|values?|为|是|用|取)*\s*(?P<low>\d+)(?:{TO}|\s*\.\.\s*)(?P<high>\d+)"
+)
+SEED_LIST = _rx(
+    rf"(?<!\d )(?<!\d)(?:{SEED})\s*(?:,\s*用|[=:#(\[{{]|values?|为|是|用|取|设为|改成|换成|固定为?|set to|to|→)*\s*(?P<list>{LIST})(?!\s*(?:epochs?|gpus?|轮|卡|%|种|个))"
+)
 CARDS = (
     _rx(rf"(?<![\w/])(?P<n>{COUNT})\s*(?:x|\*)?\s*{CARD}{EACH}"),
     _rx(r"(?P<n>\d+)\s*(?:x|\*)\s*(?:a100|h100|h200|v100|a6000|l40s?|t4|4090|3090)s?(?![A-Za-z0-9])"),

@@ -33,15 +33,35 @@ CUES: dict[str, re.Pattern[str]] = {
         "train": r"\b(?:re-?)?train\w*|fine-?\s?tun\w*|\bfit\b|\brun\b|\blaunch\b|\bstart\b|\bpre-?train\b|\bjob\b|\bkick off\b|\bexperiment\b|训练?|跑|微调|炼(?:丹)?|实验|学習|訓練|trainier\w*|entrena\w*|entra[iî]n\w*|allena\w*|обучи\w*|학습|훈련|treine",
     }.items()
 }  # fmt: skip
-HOW_TO = re.compile(r"\bhow (?:do|can|could|should|would) (?:i|we|you|one)\b|\bhow to\b|如何|怎么(?:才能|样才能)?(?:用|使用|提交|上传|配置|添加|加|写|操作|设置|取消|修改|指定|改|停止|申请|导出|下载|接入|看|查)", FLAGS)
+HOW_TO = re.compile(
+    r"\bhow (?:do|can|could|should|would) (?:i|we|you|one)\b|\bhow to\b|如何|怎么(?:才能|样才能)?(?:用|使用|提交|上传|配置|添加|加|写|操作|设置|取消|修改|指定|改|停止|申请|导出|下载|接入|看|查)",
+    FLAGS,
+)
 CARDS = re.compile(r"\b(?:gpus?|cards?|cluster|nodes?|vram|[ahv]100s?)\b|显卡|卡(?!时|住|了|在|死)|集群|显存", FLAGS)
-STORED = re.compile(r"\bevaluat\w*|\beval\b|\bbenchmark\w*|checkpoint|\bckpt\b|test set|评估|评测|测评|推理|测试集|zero[- ]?shot", FLAGS)
+STORED = re.compile(
+    r"\bevaluat\w*|\beval\b|\bbenchmark\w*|checkpoint|\bckpt\b|test set|评估|评测|测评|推理|测试集|zero[- ]?shot", FLAGS
+)
 """Cues for measuring what a thread's experiment has trained."""
-TARGETS = re.compile(r"\bexp-?\d+(?:\s*/\s*\d+)?|\b(?:run|job|trial)\s*#?\d+\b|第\s*[\d一二三四五六七八九十]+\s*(?:个|次)?(?:run|实验|任务)?|#\d+\b", FLAGS)
-VAGUE = re.compile(r"\b(?:faster|better|quicker|improve|optimi[sz]e|speed (?:it|this|that|things) up|smarter|good enough|properly|something|whatever|anything|stuff|the thing|the usual|the best|as discussed|do your magic|fix it|make it work|it)\b|快(?:一?点|些)|好(?:一?点|些)|优化(?:一?下)?|提升(?:一?下)?|随便|老样子|你懂的|搞(?:一?下|定)|弄(?:一?下|好)|那个(?:实验|模型)?|改进", FLAGS)
-LAB = re.compile(r"\b(?:exp-?\d+|models?|train\w*|runs?|experiments?|gpus?|jobs?|epochs?|lr|batch|seeds?|data ?sets?|loss|learning rates?|batch(?:es| sizes?)?|weight decay|optimi[sz]ers?|hyper-?param\w*|accuracy|checkpoint|network|sweep|finetun\w*|faster|better)\b|模型|训练?|跑|实验|数据|显卡|卡|学习率|种子|轮|快|优化|准确率|任务|参数", FLAGS)
-QUESTION = re.compile(r"\?|^\W*(?:what|why|how|when|which|who|where|is|are|was|were|did|does|do|can|could|has|have|any)\b|吗|呢|什么|怎么|为什么|多少|哪|几|是不是|か[？?。]?$", FLAGS)
-DO_IT = re.compile(r"^\W*(?:please |pls |can you |could you |kindly |帮我|请|麻烦)*(?:re-?run|run|train|launch|start|compare|sweep|fine-?tune|evaluate|benchmark|queue|submit|try|grid|跑|训|对比|比较|微调|扫|试|用|在|把)", FLAGS)
+TARGETS = re.compile(
+    r"\bexp-?\d+(?:\s*/\s*\d+)?|\b(?:run|job|trial)\s*#?\d+\b|第\s*[\d一二三四五六七八九十]+\s*(?:个|次)?(?:run|实验|任务)?|#\d+\b",
+    FLAGS,
+)
+VAGUE = re.compile(
+    r"\b(?:faster|better|quicker|improve|optimi[sz]e|speed (?:it|this|that|things) up|smarter|good enough|properly|something|whatever|anything|stuff|the thing|the usual|the best|as discussed|do your magic|fix it|make it work|it)\b|快(?:一?点|些)|好(?:一?点|些)|优化(?:一?下)?|提升(?:一?下)?|随便|老样子|你懂的|搞(?:一?下|定)|弄(?:一?下|好)|那个(?:实验|模型)?|改进",
+    FLAGS,
+)
+LAB = re.compile(
+    r"\b(?:exp-?\d+|models?|train\w*|runs?|experiments?|gpus?|jobs?|epochs?|lr|batch|seeds?|data ?sets?|loss|learning rates?|batch(?:es| sizes?)?|weight decay|optimi[sz]ers?|hyper-?param\w*|accuracy|checkpoint|network|sweep|finetun\w*|faster|better)\b|模型|训练?|跑|实验|数据|显卡|卡|学习率|种子|轮|快|优化|准确率|任务|参数",
+    FLAGS,
+)
+QUESTION = re.compile(
+    r"\?|^\W*(?:what|why|how|when|which|who|where|is|are|was|were|did|does|do|can|could|has|have|any)\b|吗|呢|什么|怎么|为什么|多少|哪|几|是不是|か[？?。]?$",
+    FLAGS,
+)
+DO_IT = re.compile(
+    r"^\W*(?:please |pls |can you |could you |kindly |帮我|请|麻烦)*(?:re-?run|run|train|launch|start|compare|sweep|fine-?tune|evaluate|benchmark|queue|submit|try|grid|跑|训|对比|比较|微调|扫|试|用|在|把)",
+    FLAGS,
+)
 
 
 @dataclass(frozen=True)
@@ -69,7 +89,9 @@ def cue(name: str, text: str) -> bool:
 
 def choose(text: str, facts: Facts) -> tuple[Intent, bool]:
     """The intent, and whether a cue speaks for it (False when nothing better was found)."""
-    plan = facts.models > 0 and (facts.datasets > 0 or facts.settings or not QUESTION.search(text) or bool(DO_IT.search(text)))
+    plan = facts.models > 0 and (
+        facts.datasets > 0 or facts.settings or not QUESTION.search(text) or bool(DO_IT.search(text))
+    )
     command = _command(text, facts, plan)
     if command:
         return command, True
@@ -96,7 +118,9 @@ def _command(text: str, facts: Facts, plan: bool) -> Intent | None:
         return None
     if plan and facts.datasets and DO_IT.search(text):
         return None
-    if cue("cancel", text) and not (facts.previous and re.search(r"(?:stop|停).{0,12}(?:after|at epoch|early|到)", text, FLAGS)):
+    if cue("cancel", text) and not (
+        facts.previous and re.search(r"(?:stop|停).{0,12}(?:after|at epoch|early|到)", text, FLAGS)
+    ):
         return "cancel"
     if cue("quota", text) and not facts.models:
         return "quota"
@@ -108,14 +132,23 @@ def _command(text: str, facts: Facts, plan: bool) -> Intent | None:
         return "explain"
     if cue("help", text) and not facts.settings:
         return "help"
-    if cue("status", text) and (asks or not facts.settings) and not facts.schedule and not (facts.previous and facts.settings and cue("modify", text)):
+    if (
+        cue("status", text)
+        and (asks or not facts.settings)
+        and not facts.schedule
+        and not (facts.previous and facts.settings and cue("modify", text))
+    ):
         return "status"
     return None
 
 
 def _changes(text: str, facts: Facts) -> bool:
     """True when the message changes the plan of its thread rather than asking for a new experiment."""
-    if facts.models and facts.datasets and not re.search(r"\bsame\b|instead|换|改|again|rerun|re-run|再|一样|同样|不变", text, FLAGS):
+    if (
+        facts.models
+        and facts.datasets
+        and not re.search(r"\bsame\b|instead|换|改|again|rerun|re-run|再|一样|同样|不变", text, FLAGS)
+    ):
         return False
     return cue("modify", text) or facts.settings or facts.models > 0 or facts.datasets > 0
 
@@ -141,11 +174,17 @@ def _rest(text: str, facts: Facts) -> tuple[Intent, bool]:
     """Messages that name neither a model nor a data set."""
     if cue("quota", text):
         return "quota", True
-    if cue("chitchat", text) and not (facts.settings or re.search(r"\b(?:run|train|sweep|compare)\b|跑|训练", text, FLAGS)):
+    if cue("chitchat", text) and not (
+        facts.settings or re.search(r"\b(?:run|train|sweep|compare)\b|跑|训练", text, FLAGS)
+    ):
         return "chitchat", True
     if cue("help", text):
         return "help", True
-    if CARDS.search(text) and not facts.settings and not re.search(r"\b(?:run|train|use|start)\b|跑|训|用满", text, FLAGS):
+    if (
+        CARDS.search(text)
+        and not facts.settings
+        and not re.search(r"\b(?:run|train|use|start)\b|跑|训|用满", text, FLAGS)
+    ):
         return "gpu_status", False
     if facts.previous and QUESTION.search(text) and LAB.search(text):
         return "status", False

@@ -13,10 +13,18 @@ from agent.reader.page import Page
 SIZED = re.compile(
     r"^(?P<stem>resnet|resnext|vgg|densenet|efficientnet_b|seresnet|regnety_|regnetx_|resnetv2_|preactresnet|yolov)(?P<size>\d+)(?P<tail>[a-z]*(?:_32x4d)?)$"
 )
-NEXT_SIZE = re.compile(r"\s*(?:/|,\s*(?:and|or)?|\band\b|\bor\b|&|和|与|或|vs\.?|\bversus\b|\|)\s*-?(?P<size>b?\d+)(?![\w.%]|\s*(?:epochs?|steps?|seeds?|gpus?|runs?|轮|步|个|张|卡|hours?|trials?))", FLAGS)
-BRACES = re.compile(r"(?P<stem>resnet|vgg|densenet|efficientnet|effnet|convnext|vit|swin|deit|mobilenet|resnext)[\s_-]*(?P<open>[\[({])(?P<list>[^\])}]{1,60})[\])}]", FLAGS)
+NEXT_SIZE = re.compile(
+    r"\s*(?:/|,\s*(?:and|or)?|\band\b|\bor\b|&|和|与|或|vs\.?|\bversus\b|\|)\s*-?(?P<size>b?\d+)(?![\w.%]|\s*(?:epochs?|steps?|seeds?|gpus?|runs?|轮|步|个|张|卡|hours?|trials?))",
+    FLAGS,
+)
+BRACES = re.compile(
+    r"(?P<stem>resnet|vgg|densenet|efficientnet|effnet|convnext|vit|swin|deit|mobilenet|resnext)[\s_-]*(?P<open>[\[({])(?P<list>[^\])}]{1,60})[\])}]",
+    FLAGS,
+)
 SIZE_RANGE = re.compile(r"\s*(?:-|~|to|到|至|\.\.)\s*(?:efficientnet[\s_-]?)?b(?P<size>\d)\b", FLAGS)
-PATH = re.compile(r"(?<![\w/.:~])(?:(?:s3|gs|hdfs|oss|nfs)://[^\s,，;)\"'\x00]+|(?:~|\.{1,2})?/(?:[\w.\-]+/)*[\w.\-]+/?)", FLAGS)
+PATH = re.compile(
+    r"(?<![\w/.:~])(?:(?:s3|gs|hdfs|oss|nfs)://[^\s,，;)\"'\x00]+|(?:~|\.{1,2})?/(?:[\w.\-]+/)*[\w.\-]+/?)", FLAGS
+)
 PROGRAM = re.compile(r"\.(?:py|sh|ya?ml|json|pt|pth|ckpt|safetensors|onnx|ipynb|toml|log|txt|env)$", re.IGNORECASE)
 CHECKPOINT = re.compile(r"\.(?:pt|pth|ckpt|safetensors|onnx)$", re.IGNORECASE)
 UNKNOWN_DATASET = re.compile(
@@ -27,8 +35,13 @@ UNKNOWN_MODEL = re.compile(
     r"(?:(?<![A-Za-z])(?:train|fine-?tune|finetune|evaluate|benchmark|compare|eval|run|sweep|try|model|trainiere|entra[iî]ne[rz]?|entrena)\s*(?:=|:|is)?\s+(?:a |an |the |model )?|(?:模型)\s*(?:是|用|为|=|:)?\s*|(?:训练?|跑|用|比较|对比|微调)(?:一下|个|一个)?\s*)(?P<name>[A-Za-z][A-Za-z]*[\w\-./+]*\d[\w\-+]*|[A-Za-z]+(?:net|former|bert|llm|gan|mixer|vit)[\w\-+]*)",
     FLAGS,
 )
-VERSUS = re.compile(r"(?P<left>[A-Za-z][\w\-./+]*[\w+])?\s*(?:\bvs\.?|\bversus\b|\bagainst\b|对比|和|与)\s*(?P<right>[A-Za-z][\w\-./+]*[\w+])?", FLAGS)
-LOOKS_LIKE_NAME = re.compile(r"^(?=.*[A-Za-z])(?=.*\d)[A-Za-z0-9][\w\-./+]*$|^[A-Za-z]{2,}(?:net|former|bert|gan|mixer)[\w\-]*$", re.IGNORECASE)
+VERSUS = re.compile(
+    r"(?P<left>[A-Za-z][\w\-./+]*[\w+])?\s*(?:\bvs\.?|\bversus\b|\bagainst\b|对比|和|与)\s*(?P<right>[A-Za-z][\w\-./+]*[\w+])?",
+    FLAGS,
+)
+LOOKS_LIKE_NAME = re.compile(
+    r"^(?=.*[A-Za-z])(?=.*\d)[A-Za-z0-9][\w\-./+]*$|^[A-Za-z]{2,}(?:net|former|bert|gan|mixer)[\w\-]*$", re.IGNORECASE
+)
 REFERENCE = re.compile(r"(?:\b(?:the|this|that|same)|该|这个|那个|这种)\s*$", FLAGS)
 """In front of a family's name it points back to a model that was named before."""
 WORD = re.compile(r"[A-Za-z][A-Za-z0-9_\-]{3,}[A-Za-z0-9]")
@@ -37,17 +50,203 @@ NOT_NAMES = re.compile(
     re.IGNORECASE,
 )
 COMMON_WORDS = frozenset(
-    ["mixed", "resolution", "precision", "weights", "network", "networks", "internet", "transfer", "training", "transformer", "transformers", "performance", "between", "different", "difference", "inference", "places", "place", "placed", "digit", "images", "image", "imagine", "cities", "please", "plates", "squad", "class", "lines", "model", "models", "lion"]
+    [
+        "mixed",
+        "resolution",
+        "precision",
+        "weights",
+        "network",
+        "networks",
+        "internet",
+        "transfer",
+        "training",
+        "transformer",
+        "transformers",
+        "performance",
+        "between",
+        "different",
+        "difference",
+        "inference",
+        "places",
+        "place",
+        "placed",
+        "digit",
+        "images",
+        "image",
+        "imagine",
+        "cities",
+        "please",
+        "plates",
+        "squad",
+        "class",
+        "lines",
+        "model",
+        "models",
+        "lion",
+    ]
 )
 
 
 NO_DATASET = frozenset(
-    "the this that these those them they everything anything something all both each one two three four it its my our your his her their a an new "
-    "same other default full whole top average time purpose hold gpu gpus card cards cpu cpus cuda node nodes machine machines server cluster data dataset "
-    "datasets images text monday tuesday wednesday thursday friday saturday sunday weekend weekends tomorrow tonight today demand half single multiple "
-    "several many more less what which whether and or with without for from only just validation test train training val batch lr seeds seed epochs "
-    "epoch steps idle free available slurm docker average sum max min earth par off fire top-1 board track schedule loss accuracy next last that's fp16 bf16 amp "
-    "models model networks network layers vision nlp speech small large tiny big base simple standard different various h100 a100 v100 l40s smaller bigger".split()
+    [
+        "the",
+        "this",
+        "that",
+        "these",
+        "those",
+        "them",
+        "they",
+        "everything",
+        "anything",
+        "something",
+        "all",
+        "both",
+        "each",
+        "one",
+        "two",
+        "three",
+        "four",
+        "it",
+        "its",
+        "my",
+        "our",
+        "your",
+        "his",
+        "her",
+        "their",
+        "a",
+        "an",
+        "new",
+        "same",
+        "other",
+        "default",
+        "full",
+        "whole",
+        "top",
+        "average",
+        "time",
+        "purpose",
+        "hold",
+        "gpu",
+        "gpus",
+        "card",
+        "cards",
+        "cpu",
+        "cpus",
+        "cuda",
+        "node",
+        "nodes",
+        "machine",
+        "machines",
+        "server",
+        "cluster",
+        "data",
+        "dataset",
+        "datasets",
+        "images",
+        "text",
+        "monday",
+        "tuesday",
+        "wednesday",
+        "thursday",
+        "friday",
+        "saturday",
+        "sunday",
+        "weekend",
+        "weekends",
+        "tomorrow",
+        "tonight",
+        "today",
+        "demand",
+        "half",
+        "single",
+        "multiple",
+        "several",
+        "many",
+        "more",
+        "less",
+        "what",
+        "which",
+        "whether",
+        "and",
+        "or",
+        "with",
+        "without",
+        "for",
+        "from",
+        "only",
+        "just",
+        "validation",
+        "test",
+        "train",
+        "training",
+        "val",
+        "batch",
+        "lr",
+        "seeds",
+        "seed",
+        "epochs",
+        "epoch",
+        "steps",
+        "idle",
+        "free",
+        "available",
+        "slurm",
+        "docker",
+        "average",
+        "sum",
+        "max",
+        "min",
+        "earth",
+        "par",
+        "off",
+        "fire",
+        "top-1",
+        "board",
+        "track",
+        "schedule",
+        "loss",
+        "accuracy",
+        "next",
+        "last",
+        "that's",
+        "fp16",
+        "bf16",
+        "amp",
+        "models",
+        "own",
+        "custom",
+        "private",
+        "internal",
+        "new",
+        "special",
+        "favourite",
+        "favorite",
+        "whatever",
+        "our",
+        "model",
+        "networks",
+        "network",
+        "layers",
+        "vision",
+        "nlp",
+        "speech",
+        "small",
+        "large",
+        "tiny",
+        "big",
+        "base",
+        "simple",
+        "standard",
+        "different",
+        "various",
+        "h100",
+        "a100",
+        "v100",
+        "l40s",
+        "smaller",
+        "bigger",
+    ]
 )
 """Words after `on` that are no data set."""
 
@@ -109,7 +308,9 @@ def _braces(page: Page, names: Names) -> None:
 def _note(page: Page, names: Names, found: catalog.Found) -> None:
     if page.left[found.start : found.end] != page.text[found.start : found.end]:
         return
-    if found.name.startswith(("clip_", "squad")) and re.search(r"(?:grad\w*|norm)\s*$", page.text[: found.start], FLAGS):
+    if found.name.startswith(("clip_", "squad")) and re.search(
+        r"(?:grad\w*|norm)\s*$", page.text[: found.start], FLAGS
+    ):
         return
     if found.name == "clip_vit_b_32" and re.match(r"\s*(?:ping|norm|grad|=|\d)", page.text[found.end :], FLAGS):
         return

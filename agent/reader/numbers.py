@@ -34,7 +34,8 @@ COUNT = (
 SUFFIX = {"k": 1e3, "m": 1e6, "w": 1e4, "万": 1e4, "千": 1e3, "百": 1e2, "%": 1e-2}
 SEPARATOR = r"\s*(?:,\s*(?:and|or|和|以及|und|et|y|e)?|/|\||;|&|\band\b|\bor\b|\bund\b|\bou\b|\bet\b|\by\b|\boder\b|和|与|跟|以及|还有|或者?|及|\bvs\.?|\bversus\b|と|\s)\s*"
 TO = r"\s*(?:to|through|until|up to|down to|-(?=\s?[\d.])|~|\.{2,3}|→|到|至|bis|à|hasta|から)\s*"
-LIST = rf"{NUMBER}(?:{SEPARATOR}{NUMBER})*"
+OTHER_UNIT = r"(?!\s*(?:rounds?|passes|classes|images|samples|tokens|people|days|weeks|months|times|folds|[GM]i?B|hours?|hrs?|minutes?)(?![A-Za-z]))"
+LIST = rf"{NUMBER}(?:{SEPARATOR}{NUMBER}{OTHER_UNIT})*"
 STEP = rf"(?:[,\s(]*(?:(?:in |with )?(?:a )?steps?(?: size)?(?: of)?|step[=:]|stride|步长为?|间隔为?|每隔|increments? of|every|by)\s*[=:]?\s*(?P<step>{NUMBER})\)?)"
 NUM = r"(?:(?:\s*log(?:arithmic(?:ally)?|[- ]?(?:scale|spaced))?)?[,\s(]*(?:(?P<num>\d+|{words}|{han})\s*(?:个)?\s*(?:points?|values?|log[- ]spaced(?: points| values)?|evenly[- ]spaced(?: points| values)?|点|值|个点|个值)\s*(?P<spacing>log(?:arithmic|[- ]?spaced|[- ]?scale)?|linear(?:ly)?)?)\)?)".format(
     words="|".join(WORDS), han=HAN
@@ -86,7 +87,9 @@ def count(text: str) -> int | float:
     return int(result) if result.is_integer() else result
 
 
-ELLIPSIS = re.compile(rf"(?P<first>{NUMBER})\s*,\s*(?P<second>{NUMBER})\s*,\s*(?:\.{{2,}}|…)\s*,?\s*(?P<last>{NUMBER})", FLAGS)
+ELLIPSIS = re.compile(
+    rf"(?P<first>{NUMBER})\s*,\s*(?P<second>{NUMBER})\s*,\s*(?:\.{{2,}}|…)\s*,?\s*(?P<last>{NUMBER})", FLAGS
+)
 
 
 def spell_out(text: str) -> str:
@@ -96,12 +99,12 @@ def spell_out(text: str) -> str:
 
 def _progression(match: re.Match[str]) -> str:
     first, second, last = (Decimal(str(value(match[g]))) for g in ("first", "second", "last"))
-    for following in (lambda x: x + second - first, lambda x: x * second / first if first else x):
+    for factor, step in ((Decimal(1), second - first), (second / first if first else Decimal(1), Decimal(0))):
         points = [first, second]
         while len(points) < 50 and points[-1] != last:
-            points.append(following(points[-1]).normalize())
+            points.append((points[-1] * factor + step).normalize())
         if points[-1] == last:
-            return ", ".join(f"{p:g}" for p in points)
+            return ", ".join(f"{float(p):g}" for p in points)
     return match[0]
 
 

@@ -1,3 +1,4 @@
+# ruff: noqa: E501  (a pattern broken over lines is harder to read than a long one)
 """From a message to what it says, without a model."""
 
 from __future__ import annotations
@@ -28,9 +29,20 @@ MOST_NUMBERS = 250
 MOST_EPOCHS = 100_000
 MOST_STEPS = 1_000_000_000
 MOST_CARDS = 64
-ACCURACY = re.compile(r"(?P<a>\d+(?:\.\d+)?)\s*%\s*(?:of\s*)?(?:\w+\s+)?(?:acc|accuracy|top-?1|precision|recall|f1|准确率|精度|正确率)|(?:\bto|reach|hit|达到|到)\s*(?P<c>\d+(?:\.\d+)?)\s*%|(?:acc(?:uracy)?|top-?1|准确率|精度|正确率|f1)[^\d%,.;]{0,24}(?P<b>\d+(?:\.\d+)?)\s*%", FLAGS)  # noqa: E501
-PAST = re.compile(r"\b(?:by|before|until|at|on|for|due)\s+(?:yesterday|last (?:week|night|month|monday|tuesday|wednesday|thursday|friday|year))|昨天(?:[^,.;]{0,6})(?:之?前|开始|跑完)|上周(?:[^,.;]{0,4})(?:之?前|跑完)", FLAGS)  # noqa: E501
+ACCURACY = re.compile(
+    r"(?P<a>\d+(?:\.\d+)?)\s*%\s*(?:of\s*)?(?:\w+\s+)?(?:acc|accuracy|top-?1|precision|recall|f1|准确率|精度|正确率)|(?:\bto|reach|hit|达到|到)\s*(?P<c>\d+(?:\.\d+)?)\s*%|(?:acc(?:uracy)?|top-?1|准确率|精度|正确率|f1)[^\d%,.;]{0,24}(?P<b>\d+(?:\.\d+)?)\s*%",
+    FLAGS,
+)
+PAST = re.compile(
+    r"\b(?:by|before|until|at|on|for|due)\s+(?:yesterday|last (?:week|night|month|monday|tuesday|wednesday|thursday|friday|year))|昨天(?:[^,.;]{0,6})(?:之?前|开始|跑完)|上周(?:[^,.;]{0,4})(?:之?前|跑完)",
+    FLAGS,
+)
 ONLY_TONIGHT = re.compile(r"^(?:tonight|today|this evening|今晚|今天|今夜|晚上|overnight)$", FLAGS)
+OWN_DATA = re.compile(
+    r"\b(?:my|our|own|custom|private|new|internal)\s+(?:\w+\s+){0,2}(?:data|data ?sets?|images)\b|(?:我|我们|自己|咱们|新|私有|自定义)的?[^,.;]{0,6}(?:数据集?|图片)",
+    FLAGS,
+)  # fmt: skip
+"""Data that only the asker knows the name of: the lab's usual set must not stand for it."""
 AGAIN = re.compile(
     r"\b(?:re-?run|again|redo|repeat|retry|resume|continue|once more|restart|same)\b|重(?:新)?(?:跑|来|试|训)|再(?:跑|来|试|训)|继续|恢复|一样"
     r"|nochmal|de nuevo|otra vez|encore|もう一度|다시",
@@ -444,3 +456,5 @@ def _ask(draft: Draft, stated: Reading, most_runs: int) -> None:
         draft.questions.append(say("how_many_trials", draft.chinese))
     if not stated.models and not draft.doubts:
         draft.doubt("which_model")
+    if not stated.datasets and OWN_DATA.search(draft.page.text):
+        draft.questions.append(say("which_dataset", draft.chinese))

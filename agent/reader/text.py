@@ -1,3 +1,4 @@
+# ruff: noqa: E501  (a pattern broken over lines is harder to read than a long one)
 """Slack's text as the person meant it: entities, links, mentions, smart quotes, dashes and full-width forms undone."""
 
 from __future__ import annotations

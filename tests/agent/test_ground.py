@@ -69,7 +69,9 @@ def test_omitted_values_are_put_back() -> None:
 
 def test_the_readers_value_stands_against_the_models() -> None:
     """Both read an lr; what the message says counts."""
-    plan = plan_of("resnet18 on svhn, lr 0.05, 12 epochs", proposing(models=["resnet18"], epochs=10, axes={"lr": (0.5,)}))
+    plan = plan_of(
+        "resnet18 on svhn, lr 0.05, 12 epochs", proposing(models=["resnet18"], epochs=10, axes={"lr": (0.5,)})
+    )
 
     assert plan.axes["lr"] == (0.05,)
     assert plan.epochs == 12
@@ -128,7 +130,9 @@ def test_what_a_model_adds_is_marked() -> None:
     """A value that the reader did not read and the message holds is taken, and said to be the model's reading."""
     model = proposing(models=["resnet18"], datasets=["cifar10"], epochs=17)
 
-    plan = plan_of("train resnet18 on cifar10, let the whole thing go round seventeen i.e. 17 rounds over the data", model)
+    plan = plan_of(
+        "train resnet18 on cifar10, let the whole thing go round seventeen i.e. 17 rounds over the data", model
+    )
 
     assert plan.epochs == 17
     assert "language model" in (plan.why("epochs") or "")

@@ -28,7 +28,7 @@ def serving(answer: Answer) -> Iterator[tuple[str, list[dict[str, Any]]]]:
     got: list[dict[str, Any]] = []
 
     class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:  # noqa: N802  the name that http.server wants
+        def do_POST(self) -> None:
             body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
             got.append(body)
             try:
@@ -63,7 +63,9 @@ def chat(content: str) -> bytes:
     """The body of a chat completion with this content."""
     message = {"role": "assistant", "content": content}
     choices = [{"index": 0, "message": message, "finish_reason": "stop"}]
-    return json.dumps({"id": "c", "object": "chat.completion", "choices": choices, "usage": {"total_tokens": 7}}).encode()
+    return json.dumps(
+        {"id": "c", "object": "chat.completion", "choices": choices, "usage": {"total_tokens": 7}}
+    ).encode()
 
 
 def door(url: str, timeout_s: float = 5.0) -> ModelDoor:

@@ -13,8 +13,7 @@ from agent.reader import PreviousPlan
 from agent.understand import asked_runs, to_case, understand
 
 SENTENCES = [
-    json.loads(line)
-    for line in Path(__file__).with_name("sentences.jsonl").read_text(encoding="utf-8").splitlines()
+    json.loads(line) for line in Path(__file__).with_name("sentences.jsonl").read_text(encoding="utf-8").splitlines()
 ]
 
 
