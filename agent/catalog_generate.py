@@ -16,13 +16,14 @@ IMAGE_SIZE = 224
 MEASURED = re.compile(
     r"(resnet|resnext|wide_resnet|efficientnet|tf_efficientnet|mobilenet|densenet|vit_(tiny|small|base|large)_patch\d+_224$"
     r"|vit_b_|vit_l_|vgg|convnext|shufflenet"
-    r"|swin_(tiny|small|base|t|s|b)|deit_|regnet|squeezenet|alexnet|googlenet|mnasnet"
+    r"|swin_(tiny|small|base|t|s|b)|deit_|regnet"
+    r"|squeezenet|alexnet|googlenet|mnasnet"
     r"|inception_v3|mixer_(s|b)|xception)"
 )
 
 
 def measure(model: Any) -> tuple[int, int]:
-    """Parameters and multiply-adds of one 224-pixel image; the model lies on the meta device, so nothing is computed."""
+    """Parameters and multiply-adds of one 224-pixel image; on the meta device nothing is computed."""
     import torch
     from torch.utils.flop_counter import FlopCounterMode
 

@@ -7,7 +7,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -31,10 +31,8 @@ def serving(answer: Answer) -> Iterator[tuple[str, list[dict[str, Any]]]]:
         def do_POST(self) -> None:
             body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
             got.append(body)
-            try:
+            with suppress(OSError):
                 answer(self, body)
-            except OSError:
-                pass
 
         def log_message(self, *_: Any) -> None:
             pass
@@ -134,7 +132,7 @@ BAD: dict[str, tuple[Answer, str]] = {
     "prose": (lambda h, _: send(h, chat("I would train a nice network.")), "JSON"),
     "other keys": (lambda h, _: send(h, chat('{"intent": "train", "command": "rm -rf /"}')), "no plan"),
     "no choices": (lambda h, _: send(h, b'{"choices": []}'), "OpenAI form"),
-    "a refusal": (lambda h, _: send(h, json.dumps({"choices": [{"message": {"content": None}}]}).encode()), "no answer"),
+    "a refusal": (lambda h, _: send(h, b'{"choices": [{"message": {"content": null}}]}'), "no answer"),
     "one megabyte": (lambda h, _: send(h, chat("x" * 1_000_000)), "larger"),
     "too many requests": (lambda h, _: send(h, b'{"error": {"message": "slow down"}}', 429), "too many requests"),
     "a wrong key": (lambda h, _: send(h, b'{"error": {"message": "no"}}', 401), "refused the key"),

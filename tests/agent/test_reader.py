@@ -48,7 +48,10 @@ def test_the_number_of_runs_is_the_product(
 ) -> None:
     """Whatever the sizes of the lists, every value arrives and the runs are counted from them."""
     if chinese_form:
-        text = f"对比 {'、'.join(models)}，数据集 {dataset}，学习率 {'、'.join(rates)}，batch {'/'.join(batches)}，{seeds} 个种子，{epochs} 轮"
+        text = (
+            f"对比 {'、'.join(models)}，数据集 {dataset}，学习率 {'、'.join(rates)}，"
+            f"batch {'/'.join(batches)}，{seeds} 个种子，{epochs} 轮"
+        )
     else:
         text = (
             f"compare {' vs '.join(models)} on {dataset}, lr {', '.join(rates)}, "
@@ -69,57 +72,12 @@ def test_the_number_of_runs_is_the_product(
 
 WORDS = st.sampled_from(
     [
-        "train",
-        "compare",
-        "resnet18",
-        "vgg16",
-        "cifar10",
-        "on",
-        "with",
-        "lr",
-        "batch",
-        "seeds",
-        "seed",
-        "3",
-        "0.1",
-        "1e-3",
-        "64",
-        "epochs",
-        "steps",
-        "学习率",
-        "批量",
-        "种子",
-        "两个",
-        "轮",
-        "rerun",
-        "cancel",
-        "why",
-        "gpu",
-        "卡",
-        "now",
-        ",",
-        ".",
-        ":",
-        "/",
-        "-",
-        "and",
-        "和",
-        "from",
-        "to",
-        "换成",
-        "去掉",
-        "mixup",
-        "without",
-        "half",
-        "double",
-        "2x",
-        "exp-5",
-        "run",
-        "every",
-        "night",
-        "2h",
+        "train", "compare", "resnet18", "vgg16", "cifar10", "on", "with", "lr", "batch", "seeds", "seed", "3",
+        "0.1", "1e-3", "64", "epochs", "steps", "学习率", "批量", "种子", "两个", "轮", "rerun", "cancel", "why", "gpu", "卡",
+        "now", ",", ".", ":", "/", "-", "and", "和", "from", "to", "换成", "去掉", "mixup", "without", "half", "double",
+        "2x", "exp-5", "run", "every", "night", "2h",
     ]
-)
+)  # fmt: skip
 
 
 @settings(max_examples=300, deadline=None)
@@ -295,7 +253,10 @@ def test_a_plan_of_the_ledger_can_be_changed() -> None:
 
 def test_reading_loads_no_torch() -> None:
     """The agent's processes stay small: neither torch, timm nor openai is loaded to read a message."""
-    code = "import sys, agent.understand as u; u.understand('train resnet18 on svhn'); print({'torch', 'timm', 'openai'} & set(sys.modules))"
+    code = (
+        "import sys, agent.understand as u; u.understand('train resnet18 on svhn');"
+        "print({'torch', 'timm', 'openai'} & set(sys.modules))"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 
     assert done.stdout.strip() == "set()"
