@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-import statistics
 import time
 
 import pytest
@@ -21,7 +19,7 @@ from workers.dispatch import Dispatcher
 
 def test_runs_go_three_at_a_time_to_the_training_cards_and_never_to_the_kept_one(lab: Lab) -> None:
     """The point of the lab: N-1 cards train, the keeper's card is not given out."""
-    experiment = lab.approve(seeds=6, steps=15)
+    experiment = lab.approve(seeds=6, steps=10)
     lab.start()
     most = 0
 
@@ -49,19 +47,6 @@ def test_priority_goes_first_and_then_age(lab: Lab) -> None:
 
     started = sorted(runs, key=lambda run: run.started_at or 0)
     assert [run.experiment_id for run in started] == ["exp-3", "exp-2", "exp-4", "exp-1"]
-
-
-def test_the_next_run_starts_within_a_second_of_the_last_ones_end(lab: Lab) -> None:
-    """A card that waits is paid for; the dead trainer in an older reading must not hold it back."""
-    lab.train = 1
-    hosts.publish_cards(lab.client, cards_of("lab-a", train=1))
-    experiment = lab.approve(seeds=4, steps=3)
-    lab.start()
-
-    runs = sorted(lab.ended(experiment), key=lambda run: run.number)
-
-    gaps = [(b.started_at or 0) - (a.finished_at or 0) for a, b in itertools.pairwise(runs)]
-    assert statistics.median(gaps) < 1.0
 
 
 @pytest.fixture

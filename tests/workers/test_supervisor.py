@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import time
 
 import psutil
 import pytest
@@ -42,11 +41,9 @@ def test_a_killed_workers_run_goes_on_and_finishes_once(lab: Lab) -> None:
     assert first.pid
 
     worker_of(first.pid).kill()
-    killed = time.time()
-    again = until(lambda: (r := lab.ledger.run(run_id)).fence == 2 and r.state is RunState.RUNNING and r)
+    until(lambda: (r := lab.ledger.run(run_id)).fence == 2 and r.state is RunState.RUNNING, within_s=15)
     done = lab.ended(experiment)[0]
 
-    assert again.started_at - killed < 15
     assert (done.state, done.fence, done.losses) == (RunState.FINISHED, 2, 1)
     assert lab.ledger.counts(experiment.id) == {"finished": 1}
     assert "resuming from" in (lab.settings.runs_dir / run_id / "attempt-2" / "log.txt").read_text()

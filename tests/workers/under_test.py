@@ -81,6 +81,8 @@ class Lab:
         assert not process.is_alive(), f"{name} did not end"
 
     def close(self) -> None:
+        for process in self.processes.values():
+            process.terminate()
         for name in list(self.processes):
             self.stop(name)
         self._ended.set()
