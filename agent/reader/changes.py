@@ -39,6 +39,7 @@ REVERSED_SWAP = _rx(r"instead of|rather than|代替|取代|\bnot\b")
 TIMES: tuple[tuple[re.Pattern[str], str], ...] = (
     (_rx(r"(?P<key>{k})\s*(?:再|也)?\s*(?:减半|减少一半|降(?:低)?一半|砍半|除以二|halved|一半|折半)|(?:half|halve|cut|一半|减半)\s*(?:of\s+)?(?:the\s+|my\s+|its\s+)?(?P<key2>{k})(?:\s*in half)?|(?:at|with|by)?\s*half\s+the\s+(?P<key3>{k})|(?P<key4>{k})\s*half (?:as|the)".replace("{k}", "KEY")), "0.5"),
     (_rx(r"(?P<key>KEY)\s*(?:再|也)?\s*(?:翻倍|加倍|翻一倍|翻番|提高一倍|增加一倍|乘以?[2二两]|doubled|twice (?:as|the))|(?:翻倍|加倍)\s*(?P<key3>KEY)|(?:double|twice|2x)\s+(?:of\s+)?(?:the\s+|my\s+|its\s+)?(?P<key2>KEY)"), "2"),
+    (_rx(r"(?:quadruple|four times|4x)\s+(?:the\s+|my\s+)?(?P<key2>KEY)|(?P<key>KEY)\s*(?:翻四倍|变成四倍|quadrupled)"), "4"),
     (_rx(r"(?:triple|three times)\s+(?:the\s+)?(?P<key2>KEY)|(?P<key>KEY)\s*(?:tripled|变成三倍|翻三倍)"), "3"),
     (_rx(r"(?:quarter)\s+(?:of\s+)?(?:the\s+)?(?P<key2>KEY)"), "0.25"),
     (_rx(r"(?P<key>KEY)\s*(?:小|低|降低?|减小|降)(?:了)?一个数量级|(?:an\s+)?order of magnitude (?:lower|smaller|less)\s+(?P<key2>KEY)|(?P<key3>KEY)\s*(?:an\s+)?order of magnitude (?:lower|smaller)"), "0.1"),

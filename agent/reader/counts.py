@@ -14,7 +14,7 @@ EPOCH = r"(?:epochs?|eps?(?![a-z])|[ée]p(?:ocas?|oques?)|epochen|epoche|эпо�
 STEP_UNIT = r"(?:(?:train(?:ing)?|gradient|optimi[sz]er)?\s*(?:steps?|iters?|iterations?|updates?)(?![ -]?(?:size|lr|decay)|\s*(?:of|=|:)?\s*[\d.])|步(?!长)|次迭代|(?:个)?iter|schritte?n?|pasos|ステップ)"
 SEED = r"(?:(?:random|different|new|training)?\s*(?:seeds?|semillas?|graines?|sementes?|semi)|(?:随机|不同的?|个)*(?:种子|seed)|シード|시드|сид\w*)"
 CARD = r"(?:x\s*)?(?:(?:nvidia\s*)?(?:[ahvlb]\d{2,3}s?|rtx\s*\d+s?|t4s?)\s*)?(?:gpus?|graphics cards?|cards?|(?:张|块|个)?(?:gpu|卡|显卡)(?!时))"
-EACH = r"(?:\s*(?:per|each|a|for each|apiece)\s*(?:run|job|experiment|trial|model)?)?"
+EACH = r"(?:\s*(?:per|each|a|for each|apiece)\s*(?:run|job|experiment|trial|model)?|\s*(?:一个|每个|每)\s*(?:run|实验|任务|模型))?"
 
 
 def _rx(pattern: str) -> re.Pattern[str]:
@@ -34,7 +34,7 @@ EPOCH_LIST = _rx(
     rf"|(?:\bfor|\btrain(?:ing)?|训练?|跑|\()\s*(?P<list2>\d+(?:\s*(?:/|,|and|or|vs\.?|和|与)\s*\d+)+)\s*{EPOCH}"
 )
 STEPS = (
-    _rx(rf"(?<!every )(?<!each )(?<!per )(?<!every)(?<!每)(?<!每隔)(?P<n>{COUNT})\s*-?\s*{STEP_UNIT}"),
+    _rx(rf"(?<!every )(?<!each )(?<!per )(?<!every)(?<!每)(?<!每隔)(?<!哪)(?<!第)(?<!下)(?<!这)(?<!那)(?<!上)(?<!进)(?P<n>{COUNT})\s*-?\s*{STEP_UNIT}"),
     _rx(rf"(?:max[_ ]?|num[_ ]?|total[_ ]?)(?:train[_ ]?)?(?:steps|iters|iterations)\s*(?:=|:|of|to|为)?\s*(?P<n>{COUNT})|(?<![_ -])(?:steps|iters|iterations|步数|迭代次数)\s*(?:=|:|为|改成|改为|到)\s*(?P<n2>{COUNT})"),
 )  # fmt: skip
 SEED_BOTH = _rx(rf"(?P<n>{COUNT})\s*(?:个)?{SEED}\s*[:(=]\s*\(?(?P<list>{LIST})(?!\s*(?:epochs?|gpus?|轮|卡|%|个|张))")
@@ -60,7 +60,7 @@ CARDS = (
 )  # fmt: skip
 TRIALS = (
     _rx(rf"(?P<n>{COUNT})\s*(?:次|个|组)?\s*(?:trials?|samples of|draws?|evaluations?|evals|random (?:samples|configs?|points|draws)|(?:次)?(?:试验|采样|尝试|搜索)|configs?|组(?:随机)?(?:配置|参数|超参))"),
-    _rx(rf"(?:n[_ ]?)?trials?\s*[=:]\s*(?P<n>{COUNT})|(?:试|采样|搜索|搜|跑)\s*(?P<n2>{COUNT})\s*(?:次|组)"),
+    _rx(rf"(?:n[_ ]?)?trials?\s*[=:]\s*(?P<n>{COUNT})|(?:试|采样|搜索|搜|跑|训练?)[\s\x00]*(?P<n2>{COUNT})\s*(?:次|组|遍)"),
 )  # fmt: skip
 RUNS = _rx(
     rf"(?:so|that'?s|=|i\.e\.|totall?ing|makes|meaning|altogether|一共|总共|共|应该是?|也就是|就是)?\s*(?P<n>{COUNT})\s*(?:个|次|组)?\s*(?:runs?|jobs?|experiments?|实验|(?:次)?运行|任务)\s*(?:in )?(?:total|altogether|right)?"
@@ -110,7 +110,7 @@ def read(page: Page) -> Counts:
     told.gpus = _cards(page)
     told.trials = _first(page, TRIALS)
     runs = page.take(RUNS)
-    told.runs_told = int(count(runs["n"])) if runs else None
+    told.runs_told = int(count(runs["n"])) if runs and count(runs["n"]) > 1 else None
     return told
 
 

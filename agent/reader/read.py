@@ -166,6 +166,9 @@ def _cross_targets(page: Page, pattern: re.Pattern[str]) -> None:
 def _judge_counts(draft: Draft) -> None:
     """Numbers with a unit that no experiment can have become doubts."""
     told = draft.counts
+    if told.trials is not None and draft.around.search not in ("random", "bayesian") and "次" in draft.page.text:
+        told.seeds = told.trials if told.trials > 1 and told.seeds is None and not told.seed_values else told.seeds
+        told.trials = None
     limits = (("epochs", MOST_EPOCHS), ("max_steps", MOST_STEPS), ("gpus", MOST_CARDS), ("trials", MOST_STEPS))
     for name, most in limits:
         number = getattr(told, name)

@@ -73,8 +73,10 @@ def test_the_number_of_runs_is_the_product(
 WORDS = st.sampled_from(
     [
         "train", "compare", "resnet18", "vgg16", "cifar10", "on", "with", "lr", "batch", "seeds", "seed", "3",
-        "0.1", "1e-3", "64", "epochs", "steps", "学习率", "批量", "种子", "两个", "轮", "rerun", "cancel", "why", "gpu", "卡",
-        "now", ",", ".", ":", "/", "-", "and", "和", "from", "to", "换成", "去掉", "mixup", "without", "half", "double",
+        "0.1", "1e-3", "64", "epochs", "steps", "学习率", "批量", "种子", "两个", "轮",
+        "rerun", "cancel", "why", "gpu", "卡",
+        "now", ",", ".", ":", "/", "-", "and", "和", "from", "to", "换成", "去掉",
+        "mixup", "without", "half", "double",
         "2x", "exp-5", "run", "every", "night", "2h",
     ]
 )  # fmt: skip
