@@ -41,7 +41,8 @@ class DemoFailed(OvernightError):
 def run(text: str, out: Path, console: Console, *, keep_page: bool, port: int) -> int:
     """0 when the report arrived in the thread and lies in `out`; 1 with the reason otherwise."""
     out.mkdir(parents=True, exist_ok=True)
-    signal.signal(signal.SIGTERM, lambda *_: os.kill(os.getpid(), signal.SIGINT))
+    for sig in (signal.SIGINT, signal.SIGTERM):  # a shell's background job starts with SIGINT ignored
+        signal.signal(sig, signal.default_int_handler)
     from bot.simulator import Simulator
 
     with Simulator(port) as slack, _folder() as folder:

@@ -137,7 +137,7 @@ def test_the_bot_holds_no_torch_and_little_memory(morning: Night) -> None:
 def test_the_embedded_valkey_listens_on_no_tcp_port(night: Night) -> None:
     """It has no password: the socket file's mode is its lock."""
     socket = night.stack.settings.socket_path
-    servers = [p for p in psutil.process_iter(["cmdline"]) if str(socket) in (p.info["cmdline"] or [])]
+    servers = [p for p in psutil.process_iter(["cmdline"]) if str(socket) in " ".join(p.info["cmdline"] or [])]
 
     assert len(servers) == 1
     assert not servers[0].net_connections("tcp")
