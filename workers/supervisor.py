@@ -29,7 +29,8 @@ PUBLISH_EVERY_S = 10.0
 DESCRIBE_EVERY_S = 60.0
 """Data sets are looked for so often; a folder of images is walked for that."""
 FIRST_BACKOFF_S = 0.2
-MAX_BACKOFF_S = 60.0
+MAX_BACKOFF_S = 10.0
+"""A lost attempt starts again within 15 s, however often its workers died."""
 STEADY_S = 60.0
 """A worker that lived so long starts again without waiting for its earlier deaths."""
 AFTER_GRACE_S = 10.0
