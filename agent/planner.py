@@ -198,7 +198,7 @@ def _estimate(plan: Plan, lab: Lab, ledger: Ledger) -> Estimate | None:
     if not cards:
         return None
     datasets = lab.datasets()
-    length = f"{plan.epochs}e" if plan.max_steps is None else f"{plan.max_steps}s"
+    length = estimates.length(plan.epochs, plan.max_steps)
     works = [
         estimates.Work(
             kind=estimates.kind(plan.template, point, length, cards[0].name),

@@ -29,7 +29,7 @@ from bot.render.message import plain
 from bot.web import Web
 from bot.whispers import Whispers
 from lab import store
-from lab.errors import ConfigError, StoreAwayError
+from lab.errors import ConfigError, OperatorError, StoreAwayError
 from lab.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -78,17 +78,19 @@ def check(settings: Settings) -> str:
 
     Raises:
         ConfigError: a token is missing or refused; names the key.
-        OSError, SlackClientError: Slack does not answer.
+        OperatorError: Slack does not answer.
     """
-    client = web_client(settings)
-    who_am_i(client)
     app_token = _token(settings.slack.app_token, "app_token", "xapp-")
+    client = web_client(settings)
     try:
+        who_am_i(client)
         client.apps_connections_open(app_token=app_token)
+        return str(client.auth_test().get("user") or "")
     except SlackApiError as error:
         _raise_if_refused(error)
-        raise
-    return str(client.auth_test().get("user") or "")
+        raise OperatorError(f"{settings.slack.api_url} answers {error.response.get('error')!r}") from None
+    except (OSError, SlackClientError) as error:
+        raise OperatorError(f"{settings.slack.api_url} does not answer ({type(error).__name__})") from None
 
 
 def _raise_if_refused(error: SlackApiError) -> None:

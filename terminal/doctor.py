@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Literal
 
 from lab import hosts, store
-from lab.errors import ConfigError, ModelError, OvernightError
+from lab.errors import ConfigError, ModelError, OperatorError, OvernightError
 from lab.run import Record
 from lab.settings import Settings
 
@@ -115,17 +115,14 @@ def _slack(settings: Settings) -> Iterator[Finding]:
         keys = ", ".join(f"slack.{key}" for key in missing)
         yield Finding(part="slack", state="off", detail=f"no {keys}: `overnight ask` is the entrance", key=keys)
         return
-    from slack_sdk.errors import SlackClientError
-
     from bot.app import check
 
     try:
         yield Finding(part="slack", state="ok", detail=f"both tokens are taken; the bot is {check(settings)}")
     except ConfigError as error:
         yield Finding(part="slack", state="broken", detail=error.problem, key=error.key)
-    except (OSError, SlackClientError) as error:
-        detail = f"{settings.slack.api_url} does not answer ({type(error).__name__})"
-        yield Finding(part="slack", state="broken", detail=detail, key="slack.api_url")
+    except OperatorError as error:
+        yield Finding(part="slack", state="broken", detail=str(error), key="slack.api_url")
 
 
 def _disk(settings: Settings) -> Iterator[Finding]:

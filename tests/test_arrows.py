@@ -25,7 +25,7 @@ ARROWS: Mapping[str, frozenset[str]] = {
 """What a folder may import besides itself; `bot.simulator` knows nothing of the bot either."""
 
 PUT_TOGETHER: Mapping[str, frozenset[str]] = {
-    "terminal": frozenset({"agent.model", "bot.app", "bot.simulator", "keeper.main", "workers.datasets"}),
+    "terminal": frozenset({"agent.desk", "bot.app", "bot.simulator", "keeper.main", "workers.datasets"}),
 }
 """Where demo and doctor put packages together: allowed inside functions only, so that nobody pays for another."""
 
@@ -249,7 +249,7 @@ def test_the_arrows_name_folders_that_exist() -> None:
         ("bot.app", "from prompts import TEXTS", "prompts"),
         ("bot.simulator.page", "from lab.plan import Plan", "lab.plan"),
         ("bot.simulator.page", "from bot.render import text", "bot.render"),
-        ("terminal.doctor", "from agent.model import check", "agent.model"),
+        ("terminal.doctor", "from agent.desk import model_door", "agent.desk"),
         ("terminal.doctor", "def f():\n    from agent.intake import x", "agent.intake"),
         ("overnight", "from lab.settings import load", "lab.settings"),
         ("agent.planner", "import openai", "openai"),
@@ -280,7 +280,7 @@ def test_an_import_against_the_arrows_is_found(module: str, source: str, named: 
         ("agent.model", "import openai\nfrom lab.plan import Plan\nfrom prompts import PLAN"),
         ("bot.app", "from slack_bolt import App\nfrom bot.render import plan\nfrom lab.store import connect"),
         ("bot.simulator.api.chat", "from bot.simulator.refusal import Json\nfrom ..limits import Limits"),
-        ("terminal.doctor", "def f():\n    from agent.model import check\n    from workers import datasets"),
+        ("terminal.doctor", "def f():\n    from agent.desk import model_door\n    from workers import datasets"),
         ("terminal.demo", "if TYPE_CHECKING:\n    from bot.simulator import Simulator"),
         ("overnight", "def f():\n    from bot.app import main\n    from terminal.demo import run"),
         ("lab.store", "import redis\nredis.Redis()"),
