@@ -1,28 +1,23 @@
 """The ledger: requests, experiments and runs in Redis, moved by compare-and-set together with their events.
 
-A record is a hash with one JSON value a field; fields that this version does not know are left alone. Every move is
-one transaction (WATCH, MULTI) that writes the new state, the index of states and the event; a concurrent writer makes
-it start over with what that one wrote. Finished states never change, and repeating a call is harmless.
+Finished states never change, and repeating a call is harmless. How a record is kept and moved stands in lab/records.
 """
 
 from __future__ import annotations
 
-import json
 import re
 import time
-from collections.abc import Callable, Iterable
-from enum import StrEnum
-from typing import Any, TypeVar
+from collections.abc import Iterable
+from typing import Any
 
 from redis.client import Pipeline
 from rq import Queue
 
-from lab import events
 from lab.cardtable import CardUse
 from lab.errors import FenceError, MoveRefused, UnknownRecord
-from lab.events import Event
 from lab.plan import Plan
 from lab.queue import AGENT, ANSWER, RUN_ATTEMPT, WRITE_REPORT, card_queue, open_queue, put
+from lab.records import Records, record_key
 from lab.run import (
     FINAL_EXPERIMENT,
     FINAL_RUN,
@@ -31,7 +26,6 @@ from lab.run import (
     Experiment,
     ExperimentState,
     Progress,
-    Record,
     Request,
     RequestState,
     Run,
@@ -39,10 +33,6 @@ from lab.run import (
     RunState,
 )
 from lab.store import PREFIX, Client
-
-R = TypeVar("R", bound=Record)
-T = TypeVar("T")
-M = TypeVar("M", Request, Experiment, Run)
 
 CLAIM_S = 90_000
 """An event id is remembered so long (25 h): longer than any redelivery by a chat service."""
@@ -57,11 +47,11 @@ RUN_ID = re.compile(r"^exp-\d+/\d+$")
 HOLDS_CARD = (RunState.DISPATCHED, RunState.RUNNING, RunState.CANCELLING)
 
 
-class Ledger:
+class Ledger(Records):
     """The one writer of requests, experiments, runs, progress and reports; any process may hold one."""
 
     def __init__(self, client: Client) -> None:
-        self.client = client
+        super().__init__(client)
         self._agent_queue = open_queue(client, AGENT)
         self._card_queues: dict[str, Queue] = {}
 
@@ -92,6 +82,10 @@ class Ledger:
         """The request. Raises UnknownRecord."""
         return self._read(Request, request_id)
 
+    def requests(self, *states: RequestState) -> list[Request]:
+        """Every request in one of the states, oldest first."""
+        return self._all(Request, states)
+
     def answer(self, request_id: str, answer: Answer) -> bool:
         """The request has its answer, and the event that carries it is out; False if it had one already."""
 
@@ -103,7 +97,7 @@ class Ledger:
             self._answer(pipe, request, answer)
             return True
 
-        return self._transact(write, _key(request_id))
+        return self._transact(write, record_key(request_id))
 
     def requeue_request(self, request_id: str) -> None:
         """A request whose queue entry was lost is in the agent's queue again."""
@@ -112,7 +106,7 @@ class Ledger:
             tries = request.tries + 1
             with self.client.pipeline() as pipe:
                 pipe.multi()  # else RQ would, and finds commands before it
-                pipe.hset(_key(request_id), "tries", str(tries))
+                pipe.hset(record_key(request_id), "tries", str(tries))
                 put(self._agent_queue, ANSWER, request_id, job_id=f"{request_id}-{tries + 1}", pipeline=pipe)
                 pipe.execute()
 
@@ -142,7 +136,7 @@ class Ledger:
             self._answer(pipe, request, answer.model_copy(update={"experiment_id": experiment_id}))
             return experiment
 
-        return self._transact(write, _key(request_id))
+        return self._transact(write, record_key(request_id))
 
     def experiment(self, experiment_id: str) -> Experiment:
         """The experiment. Raises UnknownRecord."""
@@ -178,7 +172,7 @@ class Ledger:
                 self._create(pipe, _run(approved, number, point, now), now)
             return approved
 
-        return self._transact(write, _key(experiment_id))
+        return self._transact(write, record_key(experiment_id))
 
     def cancel(self, experiment_id: str, by: str) -> Experiment:
         """The experiment ends: at once when nothing of it runs, else when its running attempts have stopped.
@@ -197,7 +191,7 @@ class Ledger:
             self._move(pipe, experiment, ExperimentState.CANCELLED, {"by": by}, finished_at=time.time())
             return False
 
-        has_runs = self._transact(write, _key(experiment_id))
+        has_runs = self._transact(write, record_key(experiment_id))
         for run in self.runs(experiment_id) if has_runs else []:
             if run.state not in FINAL_RUN:
                 self.cancel_run(run.id, by)
@@ -245,7 +239,7 @@ class Ledger:
             put(self._queue(cards[0]), RUN_ATTEMPT, run_id, dispatch, list(cards), job_id=job_id, pipeline=pipe)
             return moved
 
-        return self._transact(write, _key(run_id))
+        return self._transact(write, record_key(run_id))
 
     def start(self, run_id: str, fence: int, pid: int) -> Run:
         """The attempt runs: its interpreter was spawned with process id `pid`. Raises FenceError, MoveRefused."""
@@ -261,7 +255,7 @@ class Ledger:
                 self._move(pipe, experiment, ExperimentState.RUNNING)
             return self._move(pipe, run, RunState.RUNNING, {"fence": fence}, pid=pid, started_at=now)
 
-        return self._transact(write, _key(run_id), _key(_experiment_of(run_id)))
+        return self._transact(write, record_key(run_id), record_key(_experiment_of(run_id)))
 
     def finish(self, run_id: str, fence: int, result: RunResult) -> Run:
         """The run is finished with its result, which stands before the queue forgets the entry. Raises as start."""
@@ -293,7 +287,9 @@ class Ledger:
             gone: dict[str, Any] = {"card": None, "cards": (), "pid": None, "losses": run.losses + lost}
             return self._move(pipe, run, RunState.QUEUED, {"why": message}, message=message, **gone)
 
-        return self._transact(write, _key(run_id), _key(_experiment_of(run_id)), _counts(_experiment_of(run_id)))
+        return self._transact(
+            write, record_key(run_id), record_key(_experiment_of(run_id)), _counts(_experiment_of(run_id))
+        )
 
     def cancel_run(self, run_id: str, by: str) -> Run:
         """The run is cancelled, or its attempt is told to stop and it is cancelling until that has.
@@ -314,7 +310,9 @@ class Ledger:
                 return run
             return self._move(pipe, run, RunState.CANCELLING, {"by": by}, message=f"cancelled by {by}")
 
-        return self._transact(write, _key(run_id), _key(_experiment_of(run_id)), _counts(_experiment_of(run_id)))
+        return self._transact(
+            write, record_key(run_id), record_key(_experiment_of(run_id)), _counts(_experiment_of(run_id))
+        )
 
     def _end(self, run_id: str, state: RunState, fence: int, **fields: Any) -> Run:
         def write(pipe: Pipeline) -> Run:
@@ -326,7 +324,7 @@ class Ledger:
             return self._close(pipe, around, run, state, **fields)
 
         experiment_id = _experiment_of(run_id)
-        return self._transact(write, _key(run_id), _key(experiment_id), _counts(experiment_id))
+        return self._transact(write, record_key(run_id), record_key(experiment_id), _counts(experiment_id))
 
     def _around(self, pipe: Pipeline, run: Run) -> tuple[Experiment, dict[str, int]]:
         """The run's experiment and its counts of ended runs, as watched."""
@@ -357,7 +355,7 @@ class Ledger:
 
     def report_progress(self, run_id: str, fence: int, progress: Progress) -> None:
         """The run's progress is overwritten. Raises FenceError when a newer attempt exists."""
-        newest = int(self.client.hget(_key(run_id), "fence") or 0)
+        newest = int(self.client.hget(record_key(run_id), "fence") or 0)
         if newest != fence:
             raise FenceError(run_id, fence, newest)
         self.client.set(f"{PREFIX}progress:{run_id}", progress.model_dump_json(), ex=PROGRESS_S)
@@ -406,12 +404,12 @@ class Ledger:
             if experiment.report_revision >= revision:
                 return False
             pipe.multi()
-            pipe.hset(_key(experiment_id), "report_revision", str(revision))
+            pipe.hset(record_key(experiment_id), "report_revision", str(revision))
             pipe.hset(f"{PREFIX}report:{experiment_id}", str(revision), report)
             self._event(pipe, "report.ready", experiment, {"revision": revision, "figures": sorted(figures)})
             return True
 
-        return self._transact(write, _key(experiment_id))
+        return self._transact(write, record_key(experiment_id))
 
     def report(self, experiment_id: str, revision: int) -> str | None:
         """The report's JSON; None when there is none."""
@@ -434,39 +432,13 @@ class Ledger:
         job_id = f"{experiment.id}-report-{revision}-{tries}"
         put(self._agent_queue, WRITE_REPORT, experiment.id, revision, job_id=job_id, pipeline=pipe)
 
-    # -- the floor of it -----------------------------------------------------------------------------------------
-
-    def _next(self, kind: str) -> str:
-        return f"{kind}-{self.client.incr(f'{PREFIX}seq:{kind}')}"
+    # -- what these share ----------------------------------------------------------------------------------------
 
     def _queue(self, card: str) -> Queue:
         return self._card_queues.setdefault(card, open_queue(self.client, card_queue(card)))
 
-    def _transact(self, write: Callable[[Pipeline], T], *keys: str) -> T:
-        done: T = self.client.transaction(write, *keys, value_from_callable=True)
-        return done
-
-    def _create(self, pipe: Pipeline, record: Request | Experiment | Run, created_at: float) -> None:
-        pipe.hset(_key(record.id), mapping=_dump(record))
-        pipe.zadd(_index(record, record.state), {record.id: created_at})
-        if not isinstance(record, Request):
-            self._event(pipe, _kind(record, record.state), record, {})
-
     def _answer(self, pipe: Pipeline, request: Request, answer: Answer) -> None:
         self._move(pipe, request, RequestState.ANSWERED, answer.model_dump(mode="json"), answer=answer)
-
-    def _move(self, pipe: Pipeline, record: M, state: StrEnum, data: dict[str, Any] | None = None, **fields: Any) -> M:
-        """State, index and event go into the transaction; returns the record as it will be."""
-        moved = record.model_copy(update={"state": state, **fields})
-        written = _dump(moved)
-        pipe.hset(_key(record.id), mapping={k: written[k] for k in ("state", *fields)})
-        pipe.zrem(_index(record, record.state), record.id)
-        pipe.zadd(_index(record, state), {record.id: _age(record)})
-        self._event(pipe, _kind(record, state), moved, data or {})
-        return moved
-
-    def _event(self, pipe: Pipeline, kind: str, record: Any, data: dict[str, Any]) -> None:
-        events.write(pipe, Event(kind=kind, subject=record.id, conversation=record.conversation, data=data))
 
     def _expect(self, pipe: Pipeline, run_id: str, wanted: RunState, *allowed: RunState) -> Run:
         run = self._read(Run, run_id, pipe)
@@ -479,37 +451,6 @@ class Ledger:
         if run.fence != fence:
             raise FenceError(run_id, fence, run.fence)
         return run
-
-    def _read(self, cls: type[R], record_id: str, client: Any = None) -> R:
-        found = (client or self.client).hgetall(_key(record_id))
-        if not found:
-            raise UnknownRecord(record_id)
-        return _load(cls, found)
-
-    def _read_many(self, cls: type[R], ids: list[str]) -> list[R]:
-        with self.client.pipeline(transaction=False) as pipe:
-            for record_id in ids:
-                pipe.hgetall(_key(record_id))
-            return [_load(cls, found) for found in pipe.execute() if found]
-
-    def _all(self, cls: type[M], states: Iterable[StrEnum]) -> list[M]:
-        name = cls.__name__.lower()
-        ids: list[tuple[str, float]] = []
-        for state in states:
-            ids += self.client.zrange(f"{PREFIX}index:{name}:{state}", 0, -1, withscores=True)
-        ids.sort(key=lambda pair: pair[1])
-        wanted = set(states)
-        # A record may move between the index and the read; what it is now decides.
-        return [r for r in self._read_many(cls, [i for i, _ in ids]) if r.state in wanted]
-
-    def requests(self, *states: RequestState) -> list[Request]:
-        """Every request in one of the states, oldest first."""
-        return self._all(Request, states)
-
-
-def _age(record: Request | Experiment | Run) -> float:
-    """The index is ordered by age; a run's age begins when it was first queued."""
-    return record.queued_at if isinstance(record, Run) else record.created_at
 
 
 def _run(experiment: Experiment, number: int, point: Any, now: float) -> Run:
@@ -537,11 +478,6 @@ def _ending(counts: dict[str, int]) -> ExperimentState:
     return ExperimentState.FAILED if counts.get(RunState.FAILED) else ExperimentState.CANCELLED
 
 
-def _key(record_id: str) -> str:
-    kind = "run" if "/" in record_id else record_id.split("-")[0]
-    return f"{PREFIX}{kind}:{record_id}"
-
-
 def _conversation(conversation: str) -> str:
     return f"{PREFIX}conversation:{conversation}"
 
@@ -556,19 +492,3 @@ def _figure(experiment_id: str, revision: int, name: str) -> str:
 
 def _experiment_of(run_id: str) -> str:
     return run_id.split("/")[0]
-
-
-def _index(record: Any, state: Any) -> str:
-    return f"{PREFIX}index:{type(record).__name__.lower()}:{state}"
-
-
-def _kind(record: Any, state: Any) -> str:
-    return f"{type(record).__name__.lower()}.{state}"
-
-
-def _dump(record: Record) -> dict[str, str]:
-    return {k: json.dumps(v, ensure_ascii=False) for k, v in record.model_dump(mode="json").items()}
-
-
-def _load(cls: type[R], found: dict[str, str]) -> R:
-    return cls.model_validate({k: json.loads(v) for k, v in found.items()})
