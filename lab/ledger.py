@@ -5,17 +5,18 @@ Finished states never change, and repeating a call is harmless. How a record is 
 
 from __future__ import annotations
 
+import json
 import re
 import time
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Literal
 
 from redis.client import Pipeline
 from rq import Queue
 
 from lab.cardtable import CardUse
 from lab.errors import FenceError, MoveRefused, UnknownRecord
-from lab.plan import Plan
+from lab.plan import Plan, Priority
 from lab.queue import AGENT, ANSWER, RUN_ATTEMPT, WRITE_REPORT, card_queue, open_queue, put
 from lab.records import Records, record_key
 from lab.run import (
@@ -44,6 +45,8 @@ HISTORY_LENGTH = 20
 EXPERIMENT_ID = re.compile(r"^exp-\d+$")
 RUN_ID = re.compile(r"^exp-\d+/\d+$")
 
+NOWHERE: dict[str, Any] = {"card": None, "cards": (), "pid": None}
+"""Fields of a run that holds no card."""
 HOLDS_CARD = (RunState.DISPATCHED, RunState.RUNNING, RunState.CANCELLING)
 
 
@@ -208,7 +211,7 @@ class Ledger(Records):
     def runs(self, experiment_id: str) -> list[Run]:
         """The runs of an experiment by number; empty before it is approved."""
         experiment = self.experiment(experiment_id)
-        return self._read_many(Run, [f"{experiment_id}/{n}" for n in range(1, experiment.n_runs + 1)])
+        return self._read_many(Run, [f"{experiment_id}/{n}" for n in range(1, _total(experiment) + 1)])
 
     def runs_in(self, *states: RunState) -> list[Run]:
         """Every run in one of the states, oldest first."""
@@ -261,9 +264,18 @@ class Ledger(Records):
         """The run is finished with its result, which stands before the queue forgets the entry. Raises as start."""
         return self._end(run_id, RunState.FINISHED, fence=fence, result=result)
 
-    def fail(self, run_id: str, fence: int, cause: str, message: str, result: RunResult | None = None) -> Run:
+    def fail(
+        self,
+        run_id: str,
+        fence: int,
+        cause: str,
+        message: str,
+        result: RunResult | None = None,
+        advice: str | None = None,
+    ) -> Run:
         """The run has failed for good, with its cause. Raises as start."""
-        return self._end(run_id, RunState.FAILED, fence=fence, cause=cause, message=message, result=result)
+        end = {"cause": cause, "message": message, "result": result, "advice": advice}
+        return self._end(run_id, RunState.FAILED, fence=fence, **end)
 
     def cancelled(self, run_id: str, fence: int, message: str, result: RunResult | None = None) -> Run:
         """The attempt has stopped because somebody asked for it. Raises as start."""
@@ -284,12 +296,178 @@ class Ledger(Records):
             pipe.multi()
             if run.state is RunState.CANCELLING:
                 return self._close(pipe, around, run, RunState.CANCELLED)
-            gone: dict[str, Any] = {"card": None, "cards": (), "pid": None, "losses": run.losses + lost}
-            return self._move(pipe, run, RunState.QUEUED, {"why": message}, message=message, **gone)
+            losses = run.losses + lost
+            return self._move(
+                pipe, run, RunState.QUEUED, {"why": message}, message=message, losses=losses, wish=None, **NOWHERE
+            )
 
         return self._transact(
             write, record_key(run_id), record_key(_experiment_of(run_id)), _counts(_experiment_of(run_id))
         )
+
+    def again(self, run_id: str, fence: int, cure: str, change: str, **changed: Any) -> Run:
+        """The attempt failed by a fault of the run's own; changed, it is queued for its next one. Raises as start.
+
+        Args:
+            cure: name of what is tried, `change` the same for people.
+            changed: overrides, environ, avoid: what the cure adds to those of the run.
+        """
+
+        def write(pipe: Pipeline) -> Run:
+            run = self._fenced(pipe, run_id, fence)
+            if run.state not in (RunState.DISPATCHED, RunState.RUNNING):
+                raise MoveRefused(run_id, run.state, RunState.QUEUED)
+            pipe.multi()
+            return self._move(
+                pipe,
+                run,
+                RunState.QUEUED,
+                {"why": change, "cure": cure},
+                message=change,
+                **NOWHERE,
+                retries=run.retries + 1,
+                cures=(*run.cures, cure),
+                changes=(*run.changes, change),
+                overrides={**run.overrides, **changed.get("overrides", {})},
+                environ={**run.environ, **changed.get("environ", {})},
+                avoid=tuple(dict.fromkeys((*run.avoid, *changed.get("avoid", ())))),
+            )
+
+        return self._transact(write, record_key(run_id))
+
+    def wish(self, run_id: str, wish: Literal["pause", "checkpoint"], by: str) -> Run:
+        """The run is paused at once when it waits; a running attempt is asked, and its answer is its next state.
+
+        Raises:
+            MoveRefused: it has ended, is ending, or (for a checkpoint) does not run.
+        """
+
+        def write(pipe: Pipeline) -> Run:
+            run = self._read(Run, run_id, pipe)
+            running = run.state in (RunState.DISPATCHED, RunState.RUNNING)
+            if not running and not (wish == "pause" and run.state is RunState.QUEUED):
+                raise MoveRefused(run_id, run.state, RunState.PAUSED if wish == "pause" else RunState.RUNNING)
+            pipe.multi()
+            if not running:
+                return self._move(pipe, run, RunState.PAUSED, {"by": by}, message=f"paused by {by}")
+            pipe.hset(record_key(run_id), mapping={"wish": json.dumps(wish), "message": json.dumps(f"{wish}d by {by}")})
+            return run.model_copy(update={"wish": wish})
+
+        return self._transact(write, record_key(run_id))
+
+    def wish_done(self, run_id: str, fence: int, progress: str) -> None:
+        """The attempt wrote the checkpoint that it was asked for; `progress` says how far it is. Raises as start."""
+
+        def write(pipe: Pipeline) -> None:
+            run = self._fenced(pipe, run_id, fence)
+            pipe.multi()
+            pipe.hset(record_key(run_id), "wish", json.dumps(None))
+            self._event(pipe, "run.checkpointed", run, {"progress": progress})
+
+        self._transact(write, record_key(run_id))
+
+    def paused(self, run_id: str, fence: int, message: str) -> Run:
+        """The attempt has written its checkpoint and stopped; the run waits until it is resumed. Raises as start."""
+
+        def write(pipe: Pipeline) -> Run:
+            run = self._fenced(pipe, run_id, fence)
+            if run.state not in (RunState.DISPATCHED, RunState.RUNNING):
+                raise MoveRefused(run_id, run.state, RunState.PAUSED)
+            pipe.multi()
+            return self._move(pipe, run, RunState.PAUSED, {"why": message}, message=message, wish=None, **NOWHERE)
+
+        return self._transact(write, record_key(run_id))
+
+    def resume(self, run_id: str, by: str) -> Run:
+        """The paused run is queued again and goes on from its checkpoint. Raises MoveRefused when it is not paused."""
+
+        def write(pipe: Pipeline) -> Run:
+            run = self._expect(pipe, run_id, RunState.QUEUED, RunState.PAUSED)
+            pipe.multi()
+            return self._move(pipe, run, RunState.QUEUED, {"by": by}, message=None, wish=None)
+
+        return self._transact(write, record_key(run_id))
+
+    def set_priority(self, run_id: str, priority: Priority, by: str) -> Run:
+        """The run has this priority from now on. Raises MoveRefused when it has ended."""
+
+        def write(pipe: Pipeline) -> Run:
+            run = self._read(Run, run_id, pipe)
+            if run.state in FINAL_RUN:
+                raise MoveRefused(run_id, run.state, f"a run of {priority} priority")
+            pipe.multi()
+            pipe.hset(record_key(run_id), "priority", json.dumps(priority))
+            self._event(pipe, "run.priority", run, {"by": by, "priority": priority})
+            return run.model_copy(update={"priority": priority})
+
+        return self._transact(write, record_key(run_id))
+
+    def retry(self, subject: str, by: str) -> list[Run]:
+        """New runs do once more what failed: the run, or every failed run of the experiment, each once.
+
+        The old ones stay as they are; the new ones carry `retry_of`, and a new revision of the report follows them.
+
+        Raises:
+            MoveRefused: the run has not failed or been cancelled, or was retried already; nothing failed.
+        """
+        experiment_id = _experiment_of(subject)
+        asked = self.run(subject) if "/" in subject else None
+
+        def write(pipe: Pipeline) -> list[Run]:
+            experiment = self._read(Experiment, experiment_id, pipe)
+            runs = self.runs(experiment_id)
+            done = {run.retry_of: run.id for run in runs}
+            states = (RunState.FAILED, RunState.CANCELLED) if asked else (RunState.FAILED,)
+            chosen = [
+                run for run in runs if run.state in states and run.id not in done and (not asked or run.id == asked.id)
+            ]
+            if not chosen:
+                state = asked.state.value if asked else "without failures"
+                if asked and asked.id in done:
+                    state = f"retried as {done[asked.id]}"
+                raise MoveRefused(subject, state, "retried")
+            now, first = time.time(), _total(experiment) + 1
+            new = [_retry(experiment, number, run, now) for number, run in enumerate(chosen, start=first)]
+            pipe.multi()
+            pipe.hset(record_key(experiment_id), "n_retried", str(experiment.n_retried + len(new)))
+            for run in new:
+                self._create(pipe, run, now)
+            self._event(pipe, "experiment.retried", experiment, {"by": by, "runs": [run.id for run in new]})
+            return new
+
+        return self._transact(write, record_key(experiment_id), _counts(experiment_id))
+
+    def notice(self, experiment_id: str, key: str, text: str) -> bool:
+        """People are told the sentence in the experiment's thread, once for each `key`; False if they were already."""
+        experiment = self.experiment(experiment_id)
+        if not self.client.set(f"{PREFIX}notice:{experiment_id}:{key}", "1", nx=True, ex=FIGURE_S):
+            return False
+        with self.client.pipeline() as pipe:
+            self._event(pipe, "experiment.notice", experiment, {"text": text})
+            pipe.execute()
+        return True
+
+    def quarantine(self, card: str, why: str, seconds: float) -> None:
+        """Dispatch leaves the card alone for so long."""
+        self.client.set(f"{PREFIX}quarantine:{card}", why, px=round(seconds * 1000))
+
+    def quarantined(self, cards: Iterable[str]) -> dict[str, str]:
+        """Of these cards, the ones in quarantine, with the reason."""
+        names = list(cards)
+        values = self.client.mget([f"{PREFIX}quarantine:{card}" for card in names]) if names else []
+        return {card: why for card, why in zip(names, values, strict=True) if why}
+
+    def remember_cure(self, fingerprint: str, cure: str, run_id: str) -> None:
+        """A run with this fault finished after this cure; the next one with the same fault tries it first."""
+        self.client.hset(f"{PREFIX}cures", fingerprint, json.dumps({"cure": cure, "run_id": run_id}))
+
+    def known_cure(self, fingerprint: str) -> tuple[str, str] | None:
+        """The cure that helped against this fault, and the run it helped; None when none has yet."""
+        found = self.client.hget(f"{PREFIX}cures", fingerprint)
+        if not found:
+            return None
+        known = json.loads(found)
+        return known["cure"], known["run_id"]
 
     def cancel_run(self, run_id: str, by: str) -> Run:
         """The run is cancelled, or its attempt is told to stop and it is cancelling until that has.
@@ -339,7 +517,11 @@ class Ledger(Records):
         closed = self._move(pipe, run, state, {"fence": run.fence}, finished_at=now, **fields)
         counts = {**counts, state.value: counts.get(state, 0) + 1}
         pipe.hincrby(_counts(experiment.id), state.value, 1)
-        if sum(counts.values()) == experiment.n_runs:
+        if sum(counts.values()) < _total(experiment):
+            return closed
+        if experiment.state in FINAL_EXPERIMENT:  # its retries have ended: a new revision of the report
+            self._put_report(pipe, experiment, 1)
+        else:
             end = _ending(counts)
             self._move(pipe, experiment, end, {"counts": counts}, finished_at=now)
             if end is not ExperimentState.CANCELLED:
@@ -469,6 +651,17 @@ def _run(experiment: Experiment, number: int, point: Any, now: float) -> Run:
         conversation=experiment.conversation,
         queued_at=now,
     )
+
+
+def _retry(experiment: Experiment, number: int, run: Run, now: float) -> Run:
+    """The run once more: same point, same length, nothing of its past but where it comes from."""
+    fresh = _run(experiment, number, run.point, now)
+    return fresh.model_copy(update={"retry_of": run.id, "priority": run.priority})
+
+
+def _total(experiment: Experiment) -> int:
+    """Runs of the plan and of its retries."""
+    return experiment.n_runs + experiment.n_retried
 
 
 def _ending(counts: dict[str, int]) -> ExperimentState:

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from lab.plan import Plan, Point, Priority
+from lab.plan import Plan, Point, Priority, Scalar
 
 
 class RunState(StrEnum):
@@ -109,6 +109,9 @@ class Experiment(Record):
     request_id: str
     estimate: Estimate | None = None
     n_runs: int
+    """Runs of the plan, numbered from 1."""
+    n_retried: int = 0
+    """Runs added by retries, numbered after those."""
     created_at: float
     approved_by: str | None = None
     approved_at: float | None = None
@@ -179,8 +182,25 @@ class Run(Record):
     """Why it failed, one of the causes of lab/diagnose; None unless failed."""
     message: str | None = None
     """One sentence about the end for people: the failure's evidence line, who cancelled."""
+    advice: str | None = None
+    """What the person can do about the failure; None unless failed."""
     result: RunResult | None = None
     retry_of: str | None = None
+    """The failed or cancelled run that this one does once more."""
+    retries: int = 0
+    """Attempts that ended by a fault of the run's own and were cured; lost ones are not counted here."""
+    cures: tuple[str, ...] = ()
+    """Names of the cures applied so far, in order."""
+    overrides: dict[str, Scalar] = {}
+    """Parameters that cures changed; they stand over the point's."""
+    environ: dict[str, str] = {}
+    """Environment variables that cures set for the trainer."""
+    changes: tuple[str, ...] = ()
+    """What cures changed and why, for people: the report repeats it."""
+    avoid: tuple[str, ...] = ()
+    """Cards on which it failed in a way that another card may not."""
+    wish: Literal["pause", "checkpoint"] | None = None
+    """What the running attempt is asked to do; None once it has."""
 
 
 class Progress(Record):
