@@ -172,13 +172,15 @@ def _has_entry(entries: Iterable[str], prefix: str) -> bool:
 
 
 def _in_hand(queue: Queue) -> set[str]:
-    """Ids of the entries that wait in the queue, are being popped, or run under a live worker's heartbeat."""
+    """Ids of the entries that wait in the queue, or run under a live worker's heartbeat.
+
+    Not of those being popped: that takes milliseconds, or the worker died of it and left them there for good.
+    """
     with queue.connection.pipeline(transaction=False) as pipe:
         pipe.lrange(queue.key, 0, -1)
-        pipe.lrange(queue.intermediate_queue_key, 0, -1)
         pipe.zrangebyscore(queue.started_job_registry.key, time.time(), "+inf")
-        waiting, popped, started = pipe.execute()
-    return {_text(entry).split(":")[0] for entry in (*waiting, *popped, *started)}
+        waiting, started = pipe.execute()
+    return {_text(entry).split(":")[0] for entry in (*waiting, *started)}
 
 
 def _text(value: str | bytes) -> str:

@@ -185,6 +185,19 @@ def test_a_request_that_lost_its_entry_is_queued_again(
     assert store.lrange("rq:queue:agent", 0, -1) == [f"{request.id}-2"]
 
 
+def test_a_request_whose_worker_died_while_it_took_it_is_queued_again(
+    recovery: Recovery, clock: Clock, ledger: Ledger, store: Client
+) -> None:
+    """RQ leaves the entry in its intermediate list, and looks there after ten minutes at the earliest."""
+    request = ledger.submit("hi", "U1", "slack:1")
+    assert request
+    store.lmove("rq:queue:agent", "rq:queue:agent:intermediate")
+
+    rounds(recovery, clock, recover.UNANSWERED_S)
+
+    assert store.lrange("rq:queue:agent", 0, -1) == [f"{request.id}-2"]
+
+
 def test_a_request_that_ends_every_worker_is_answered(
     recovery: Recovery, clock: Clock, ledger: Ledger, store: Client
 ) -> None:
