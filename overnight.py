@@ -202,14 +202,43 @@ def show(
         _print_json(document)
 
 
-@app.command(rich_help_panel="Experiments")
-def cancel(subject: Annotated[str, typer.Argument(metavar="ID", help="exp-12, or one run of it: exp-12/3")]) -> None:
-    """Stop an experiment or one run; what runs writes a checkpoint first."""
-    from lab.ledger import Ledger
+Subject = Annotated[
+    str, typer.Argument(metavar="ID", help="exp-12, one run of it (exp-12/3), or mine: all that waits.")
+]
 
-    ledger = Ledger(_client(_settings(None)))
-    record = ledger.cancel_run(subject, _user()) if "/" in subject else ledger.cancel(subject, _user())
-    typer.echo(f"{record.id} is {record.state.value}")
+
+@app.command(rich_help_panel="Experiments")
+def cancel(subject: Subject) -> None:
+    """Stop an experiment or one run; what runs writes a checkpoint first."""
+    _order("cancel", subject)
+
+
+@app.command(rich_help_panel="Experiments")
+def pause(subject: Subject) -> None:
+    """Hold it: what waits stays, what runs writes a checkpoint and frees its card."""
+    _order("pause", subject)
+
+
+@app.command(rich_help_panel="Experiments")
+def resume(subject: Subject) -> None:
+    """Go on with what was paused, from its checkpoints."""
+    _order("resume", subject)
+
+
+@app.command(rich_help_panel="Experiments")
+def retry(subject: Subject) -> None:
+    """Run once more what failed, and only that."""
+    _order("retry", subject)
+
+
+@app.command(rich_help_panel="Experiments")
+def priority(subject: Subject, level: Annotated[str, typer.Argument(help="low, normal or high")]) -> None:
+    """Change the priority of what has not ended."""
+    from lab.plan import PRIORITIES
+
+    if level not in PRIORITIES:
+        _wrong_usage(f"a priority is {', '.join(PRIORITIES)}, not {level!r}")
+    _order("priority", subject, level)
 
 
 # -- the lab -----------------------------------------------------------------------------------------------------
@@ -309,6 +338,14 @@ def _console() -> Console:
 
 def _print_json(value: Any) -> None:
     typer.echo(json.dumps(value, ensure_ascii=False, indent=2))
+
+
+def _order(verb: Any, subject: str, level: Any = None) -> None:
+    """Carries the order out as an admin: whoever has a shell on this machine runs the lab."""
+    from lab.ledger import Ledger
+    from lab.orders import Order, carry_out
+
+    typer.echo(carry_out(Order(verb, subject, level), Ledger(_client(_settings(None))), _user(), admin=True))
 
 
 def _user() -> str:

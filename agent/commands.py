@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from agent.understand import Understood
-from lab.errors import MoveRefused, UnknownRecord
+from lab import orders
+from lab.errors import MoveRefused, RequestError, UnknownRecord
 from lab.estimate import duration
 from lab.ledger import Ledger
+from lab.orders import Order
 from lab.report import Report
 from lab.run import FINAL_EXPERIMENT, FINAL_RUN, Answer, Experiment, Request, Run, RunState
 
@@ -32,6 +34,16 @@ def carry_out(understood: Understood, request: Request, before: Sequence[Experim
         return Answer(kind="question", text=understood.question)
     command = COMMANDS.get(understood.intent)
     return command(understood, request, before, ledger) if command else Answer(kind="reply", text=understood.reply)
+
+
+def obey(order: Order, request: Request, ledger: Ledger, admins: Collection[str] = ()) -> Answer:
+    """The answer to an order on what exists: done as far as it could be, or refused with the reason."""
+    try:
+        return Answer(kind="reply", text=orders.carry_out(order, ledger, request.user, admin=request.user in admins))
+    except MoveRefused as refused:
+        return Answer(kind="reply", text=f"Nothing to {order.verb}: {refused.subject} is {refused.state}.")
+    except RequestError as refused:
+        return Answer(kind="refusal", text=f"{str(refused)[:1].upper()}{str(refused)[1:]}.")
 
 
 def _cards(understood: Understood, request: Request, before: Sequence[Experiment], ledger: Ledger) -> Answer:
@@ -71,19 +83,10 @@ def _cancel(understood: Understood, request: Request, before: Sequence[Experimen
     if experiment is None:
         text = "Which experiment shall I stop? Name it (exp-12), or ask in its thread."
         return Answer(kind="question", text=text)
-    if experiment.owner != request.user:
-        return Answer(kind="refusal", text=f"{experiment.id} is somebody else's; only its owner can stop it here.")
     if run is None and understood.target and not SUBJECT.fullmatch(understood.target.strip()):
         text = f"Shall all of {experiment.id} be stopped, or one run of it (`cancel {experiment.id}/1`)?"
         return Answer(kind="question", text=text)
-    try:
-        if run is not None:
-            ended: Run | Experiment = ledger.cancel_run(run.id, request.user)
-        else:
-            ended = ledger.cancel(experiment.id, request.user)
-    except MoveRefused as refused:
-        return Answer(kind="reply", text=f"Nothing to stop: {refused.subject} is {refused.state}.")
-    return Answer(kind="reply", text=f"{ended.id} is {ended.state}.")
+    return obey(Order("cancel", run.id if run else experiment.id), request, ledger)
 
 
 def _later(understood: Understood, request: Request, before: Sequence[Experiment], ledger: Ledger) -> Answer:

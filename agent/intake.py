@@ -7,6 +7,7 @@ import time
 
 from agent import commands, desk, planner
 from agent.desk import Desk
+from agent.orders import read_order
 from agent.reader import PreviousPlan
 from agent.understand import Understood, understand
 from lab import hosts, store
@@ -42,6 +43,11 @@ def _answer(here: Desk, request: Request) -> str:
     now = time.time()
     lab = planner.Lab(hosts.hosts(here.client), hosts.cards(here.client), now)
     before = here.ledger.experiments_in(request.conversation)
+    order = read_order(request.text, before[-1].id if before else None)
+    if order is not None:
+        done = commands.obey(order, request, here.ledger, here.settings.admins)
+        here.ledger.answer(request.id, done)
+        return done.kind
     understood = understand(
         request.text,
         previous=_previous(before[-1]) if before else None,

@@ -109,7 +109,7 @@ def build(settings: Settings, client: WebClient, me: AuthorizeResult, whispers: 
         process_before_response=True,
         request_verification_enabled=False,
     )
-    intake = Intake(store.connect(settings, patient=False), whispers, str(me.bot_user_id))
+    intake = Intake(store.connect(settings, patient=False), whispers, str(me.bot_user_id), settings.admins)
     listen(app, intake)
     app.error(_on_error(whispers))
     return app

@@ -127,7 +127,7 @@ class Courier:
             early = self._not_before.get(note, 0.0) > now
             behind = note.place.name in held and note.kind != "plan"
             if early or behind or not self._send(note):
-                held |= {note.place.name} if note.kind in ("answer", "report") else set()
+                held |= {note.place.name} if note.kind in ("answer", "report", "notice") else set()
 
     def _send(self, note: Note) -> bool:
         """Whether the note is done with: sent, or given up."""
@@ -184,6 +184,8 @@ def notes_for(event: Event) -> list[Note]:
             return [Note("answer", event.subject, place)]
         case "experiment", "proposed":
             return []
+        case "experiment", "notice":
+            return [Note("notice", f"{experiment_id}:{event.data.get('key', '')}", place)]
         case "experiment", _:
             return [Note("plan", experiment_id, place), Note("progress", experiment_id, place)]
         case "run", _:

@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from bot.outbox import Note, Posted
 from bot.render.answer import words
 from bot.render.cards import cards
-from bot.render.message import Message, message
+from bot.render.message import Message, message, plain
 from bot.render.plan import plan_card
 from bot.render.progress import RunLine, progress_card, run_line
 from bot.render.report import REPORT_FILE, no_report, report_card, upload_comment
-from bot.render.text import shorten
+from bot.render.text import escape, shorten
 from bot.web import File, Web
 from lab import hosts
 from lab.ledger import Ledger
@@ -46,6 +46,11 @@ class Desk:
                 self._progress(note, unsure)
             case "report":
                 self._report(note, unsure)
+            case "notice":
+                experiment_id, _, key = note.subject.partition(":")
+                text = self._ledger.notice_text(experiment_id, key)
+                if text:
+                    self._once(note, experiment_id, f"notice:{key}", [plain(escape(text))], unsure)
 
     def forget_all_but(self, live: set[str]) -> None:
         """What is kept in memory about other experiments is let go."""
@@ -95,7 +100,7 @@ class Desk:
     def _lines(self, experiment: Experiment) -> list[RunLine]:
         """A line a run; those of ended runs are kept, since their results are long and never change."""
         ended = self._ended.setdefault(experiment.id, {})
-        rest = [f"{experiment.id}/{n}" for n in range(1, experiment.n_runs + 1) if n not in ended]
+        rest = [f"{experiment.id}/{n}" for n in range(1, experiment.total_runs + 1) if n not in ended]
         progress = self._ledger.progress(rest)
         lines = dict(ended)
         for run_id in rest:

@@ -9,7 +9,7 @@ from typing import Literal
 from bot.conversation import Conversation, conversation
 from lab.store import PREFIX, Client
 
-Kind = Literal["answer", "plan", "progress", "report"]
+Kind = Literal["answer", "plan", "progress", "report", "notice"]
 """`answer` and `report` are posted once; `plan` and `progress` bring a card up to the state of its experiment."""
 
 WAITING = f"{PREFIX}slack:outbox"

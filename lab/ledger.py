@@ -211,7 +211,7 @@ class Ledger(Records):
     def runs(self, experiment_id: str) -> list[Run]:
         """The runs of an experiment by number; empty before it is approved."""
         experiment = self.experiment(experiment_id)
-        return self._read_many(Run, [f"{experiment_id}/{n}" for n in range(1, _total(experiment) + 1)])
+        return self._read_many(Run, [f"{experiment_id}/{n}" for n in range(1, experiment.total_runs + 1)])
 
     def runs_in(self, *states: RunState) -> list[Run]:
         """Every run in one of the states, oldest first."""
@@ -426,7 +426,7 @@ class Ledger(Records):
                 if asked and asked.id in done:
                     state = f"retried as {done[asked.id]}"
                 raise MoveRefused(subject, state, "retried")
-            now, first = time.time(), _total(experiment) + 1
+            now, first = time.time(), experiment.total_runs + 1
             new = [_retry(experiment, number, run, now) for number, run in enumerate(chosen, start=first)]
             pipe.multi()
             pipe.hset(record_key(experiment_id), "n_retried", str(experiment.n_retried + len(new)))
@@ -440,12 +440,18 @@ class Ledger(Records):
     def notice(self, experiment_id: str, key: str, text: str) -> bool:
         """People are told the sentence in the experiment's thread, once for each `key`; False if they were already."""
         experiment = self.experiment(experiment_id)
-        if not self.client.set(f"{PREFIX}notice:{experiment_id}:{key}", "1", nx=True, ex=FIGURE_S):
+        key = re.sub(r"\s+", "_", key)
+        if not self.client.set(f"{PREFIX}notice:{experiment_id}:{key}", text, nx=True, ex=FIGURE_S):
             return False
         with self.client.pipeline() as pipe:
-            self._event(pipe, "experiment.notice", experiment, {"text": text})
+            self._event(pipe, "experiment.notice", experiment, {"key": key})
             pipe.execute()
         return True
+
+    def notice_text(self, experiment_id: str, key: str) -> str | None:
+        """What people are told by a notice; None when it is too old."""
+        text: str | None = self.client.get(f"{PREFIX}notice:{experiment_id}:{key}")
+        return text
 
     def quarantine(self, card: str, why: str, seconds: float) -> None:
         """Dispatch leaves the card alone for so long."""
@@ -517,7 +523,7 @@ class Ledger(Records):
         closed = self._move(pipe, run, state, {"fence": run.fence}, finished_at=now, **fields)
         counts = {**counts, state.value: counts.get(state, 0) + 1}
         pipe.hincrby(_counts(experiment.id), state.value, 1)
-        if sum(counts.values()) < _total(experiment):
+        if sum(counts.values()) < experiment.total_runs:
             return closed
         if experiment.state in FINAL_EXPERIMENT:  # its retries have ended: a new revision of the report
             self._put_report(pipe, experiment, 1)
@@ -657,11 +663,6 @@ def _retry(experiment: Experiment, number: int, run: Run, now: float) -> Run:
     """The run once more: same point, same length, nothing of its past but where it comes from."""
     fresh = _run(experiment, number, run.point, now)
     return fresh.model_copy(update={"retry_of": run.id, "priority": run.priority})
-
-
-def _total(experiment: Experiment) -> int:
-    """Runs of the plan and of its retries."""
-    return experiment.n_runs + experiment.n_retried
 
 
 def _ending(counts: dict[str, int]) -> ExperimentState:

@@ -119,6 +119,11 @@ class Experiment(Record):
     report_revision: int = 0
     """Revision of the last report that was written; 0 means none yet."""
 
+    @property
+    def total_runs(self) -> int:
+        """Runs of the plan and of its retries."""
+        return self.n_runs + self.n_retried
+
 
 class Usage(Record):
     """What an attempt used."""

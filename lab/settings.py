@@ -118,6 +118,7 @@ class Settings(BaseSettings):
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     data_root: Folder | None = None
     datasets: dict[str, Folder] = {}
+    admins: tuple[str, ...] = ()
     slack: SlackSettings = SlackSettings()
     model: ModelSettings = ModelSettings()
     gpu: GpuSettings = GpuSettings()

@@ -1,4 +1,4 @@
-"""Buttons: Run and Cancel of a plan, Cancel of what runs. A second click changes nothing and is told so."""
+"""Buttons of a plan, of what runs and of a report. A second click changes nothing and is told so."""
 
 from __future__ import annotations
 
@@ -10,14 +10,18 @@ from slack_bolt import Ack, App
 
 from bot.conversation import Conversation
 from bot.listeners.intake import Intake
-from bot.render import plan, progress
+from bot.render import plan, progress, report
 from bot.render.answer import STORE_AWAY_PRESS, gone, not_yours, too_late
 from bot.render.message import plain
-from lab.errors import MoveRefused, StoreAwayError, UnknownRecord
+from bot.render.text import escape
+from lab.errors import MoveRefused, RequestError, StoreAwayError, UnknownRecord
 from lab.ledger import Ledger
+from lab.orders import Order, Verb, carry_out
 from lab.run import Experiment
 
 log = logging.getLogger(__name__)
+
+ORDERS: dict[str, Verb] = {progress.PAUSE: "pause", progress.RESUME: "resume", report.RETRY: "retry"}
 
 Move = Callable[[Ledger, Experiment, str], Experiment]
 
@@ -40,6 +44,31 @@ def listen(app: App, intake: Intake) -> None:
         ack()
         press(body, "cancel", "cancelled", lambda ledger, e, user: ledger.cancel(e.id, user), intake)
 
+    for action, verb in ORDERS.items():
+        app.action(action)(_on_order(verb, intake))
+
+
+def _on_order(verb: Verb, intake: Intake) -> Callable[..., None]:
+    def on_order(ack: Ack, body: dict[str, Any]) -> None:
+        ack()
+        user, place = body["user"]["id"], clicked_in(body)
+        order = Order(verb, str(body["actions"][0].get("value") or ""))
+        intake.whispers.whisper(place, user, plain(escape(_obeyed(order, user, intake))))
+
+    return on_order
+
+
+def _obeyed(order: Order, user: str, intake: Intake) -> str:
+    """What became of the order, for whoever pressed."""
+    try:
+        return intake.reach(lambda: carry_out(order, intake.ledger, user, admin=user in intake.admins))
+    except StoreAwayError:
+        return STORE_AWAY_PRESS
+    except MoveRefused as refused:
+        return f"Nothing to {order.verb}: {refused.subject} is {refused.state}."
+    except RequestError as refused:
+        return f"{refused}."
+
 
 def cancel_plan(ledger: Ledger, experiment: Experiment, user: str) -> Experiment:
     """The plan is cancelled. Its card may be an old one: what was approved since then has a Cancel of its own."""
@@ -58,17 +87,18 @@ def press(body: dict[str, Any], verb: str, done: str, move: Move, intake: Intake
     user, place = body["user"]["id"], clicked_in(body)
     experiment_id = str(body["actions"][0].get("value") or "")
     try:
-        refusal = intake.reach(lambda: _move(experiment_id, user, verb, done, move, intake.ledger))
+        refusal = intake.reach(lambda: _move(experiment_id, user, verb, done, move, intake))
     except StoreAwayError:
         refusal = plain(STORE_AWAY_PRESS)
     if refusal is not None:
         intake.whispers.whisper(place, user, refusal)
 
 
-def _move(experiment_id: str, user: str, verb: str, done: str, move: Move, ledger: Ledger) -> Any:
+def _move(experiment_id: str, user: str, verb: str, done: str, move: Move, intake: Intake) -> Any:
+    ledger = intake.ledger
     try:
         experiment = ledger.experiment(experiment_id)
-        if experiment.owner != user:
+        if user != experiment.owner and user not in intake.admins:
             return not_yours(experiment, verb)
         move(ledger, experiment, user)
         log.info("%s: %s by %s", experiment_id, done, user)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import TypeVar
 
 from redis.exceptions import RedisError
@@ -30,13 +30,15 @@ class Intake:
 
     Attributes:
         bot_user: the bot's own user id, whose mention is a call for it.
+        admins: user ids of those who may change what others asked for.
     """
 
-    def __init__(self, client: Client, whispers: Whispers, bot_user: str) -> None:
+    def __init__(self, client: Client, whispers: Whispers, bot_user: str, admins: Collection[str] = ()) -> None:
         self.client = client
         self.ledger = Ledger(client)
         self.whispers = whispers
         self.bot_user = bot_user
+        self.admins = admins
         self._lock = threading.Lock()
         self._told: set[str] = set()
         self._away_until = 0.0

@@ -13,7 +13,7 @@ from lab.plan import Plan, Scalar, number
 from lab.report import fixed, metric_name
 from lab.run import FINAL_EXPERIMENT, FINAL_RUN, Experiment, ExperimentState, Progress, Run, RunState
 
-CANCEL = "cancel_experiment"
+CANCEL, PAUSE, RESUME = "cancel_experiment", "pause_experiment", "resume_experiment"
 
 MOST_LINES = 20
 LABEL_CELLS = 30
@@ -79,7 +79,7 @@ def progress_card(experiment: Experiment, lines: Sequence[RunLine]) -> Message:
         section(head),
         section(code(body)) if body else None,
         context(rest),
-        _cancel(experiment.id) if live else None,
+        _buttons(experiment.id, lines) if live else None,
     )
 
 
@@ -111,12 +111,12 @@ def _headline(experiment: Experiment, lines: Sequence[RunLine]) -> str:
     bad = [f"{counts[s]} {s.value}" for s in (RunState.FAILED, RunState.CANCELLED) if counts[s]]
     match experiment.state:
         case ExperimentState.CANCELLED:
-            return ", ".join(["cancelled", f"{done} of {experiment.n_runs} done"])
+            return ", ".join(["cancelled", f"{done} of {len(lines)} done"])
         case ExperimentState.FAILED:
-            return ", ".join(["failed", f"{done} of {experiment.n_runs} done", *bad])
+            return ", ".join(["failed", f"{done} of {len(lines)} done", *bad])
         case ExperimentState.APPROVED if not done and not bad:
             return f"{experiment.n_runs} run{'' if experiment.n_runs == 1 else 's'} queued"
-    return ", ".join([f"{done} of {experiment.n_runs} done", *bad])
+    return ", ".join([f"{done} of {len(lines)} done", *bad])
 
 
 def _chosen(lines: Sequence[RunLine]) -> tuple[list[RunLine], str]:
@@ -187,11 +187,15 @@ def _metric(metrics: dict[str, float | None], wanted: str | None) -> str:
     return ""
 
 
-def _cancel(experiment_id: str) -> Block:
+def _buttons(experiment_id: str, lines: Sequence[RunLine]) -> Block:
     sure = confirm(
         f"Cancel {experiment_id}?",
         "Runs that have not ended stop at their next step; what they measured is kept.",
         "Cancel the runs",
         "Keep going",
     )
-    return actions(button("Cancel", CANCEL, name(experiment_id), style="danger", confirm=sure))
+    states = {line.state for line in lines}
+    value = name(experiment_id)
+    shown = [button("Pause", PAUSE, value)] if states - FINAL_RUN - {RunState.PAUSED, RunState.CANCELLING} else []
+    shown += [button("Resume", RESUME, value)] if RunState.PAUSED in states else []
+    return actions(*shown, button("Cancel", CANCEL, value, style="danger", confirm=sure))

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from bot.render.message import CELLS_CHARS, Block, Message, context, message, section, table
+from bot.render.message import CELLS_CHARS, Block, Message, actions, button, context, message, section, table
 from bot.render.text import code, cut, escape, name, shorten
 from lab.report import Report, Row, counts, format_interval, format_pm, is_share, metric_name, summary_lines, used
+
+RETRY = "retry_failed"
 
 MOST_ROWS = 50
 TOP_ROWS = 20
@@ -26,6 +28,7 @@ def report_card(report: Report) -> Message:
         context(_hidden(report, rows), _end(report)),
         section(f"again:\n{code(cut(report.again, 1_500))}"),
         context(*_small_print(report)),
+        actions(button("Retry what failed", RETRY, name(report.experiment_id))) if report.failed else None,
     )
 
 

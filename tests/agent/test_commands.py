@@ -78,12 +78,12 @@ def test_an_unknown_id_changes_nothing(ledger: Ledger) -> None:
     assert ledger.experiment(experiment.id).state is ExperimentState.APPROVED
 
 
-def test_cancelling_twice_says_that_there_is_nothing_to_stop(ledger: Ledger) -> None:
+def test_cancelling_twice_says_that_there_is_nothing_to_cancel(ledger: Ledger) -> None:
     """A clear answer and no change."""
     request, experiment = _experiment(ledger)
     _do(ledger, request, "cancel", experiment.id)
 
-    assert "Nothing to stop" in _do(ledger, request, "cancel", experiment.id).text
+    assert "Nothing to cancel" in _do(ledger, request, "cancel", experiment.id).text
 
 
 def test_status_counts_what_the_ledger_holds(ledger: Ledger) -> None:

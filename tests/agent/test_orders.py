@@ -1,0 +1,64 @@
+"""Short orders are recognised whole, in two languages, and nothing else is taken for one."""
+
+from __future__ import annotations
+
+import pytest
+
+from agent.orders import read_order
+from lab.orders import MINE, Order
+
+HERE = "exp-7"
+
+
+@pytest.mark.parametrize(
+    ("text", "order"),
+    [
+        ("pause exp-12", Order("pause", "exp-12")),
+        ("Please pause exp-12/3.", Order("pause", "exp-12/3")),
+        ("cancel exp-3 run 2", Order("cancel", "exp-3/2")),
+        ("stop it", Order("cancel", HERE)),
+        ("resume", Order("resume", HERE)),
+        ("retry run 4", Order("retry", f"{HERE}/4")),
+        ("rerun the failed runs of exp-9", Order("retry", "exp-9")),
+        ("cancel everything of mine that's still in the queue", Order("cancel", MINE)),
+        ("pause all my queued runs", Order("pause", MINE)),
+        ("取消 exp-12", Order("cancel", "exp-12")),
+        ("暂停exp-12第3个run", Order("pause", "exp-12/3")),
+        ("继续", Order("resume", HERE)),
+        ("重试 exp-5", Order("retry", "exp-5")),
+        ("exp-12 high priority", Order("priority", "exp-12", "high")),
+        ("bump exp-12 to high prio", Order("priority", "exp-12", "high")),
+        ("把exp-12的优先级改为低", Order("priority", "exp-12", "low")),
+        ("priority of exp-4/2: low", Order("priority", "exp-4/2", "low")),
+    ],
+)
+def test_an_order_is_read_whole(text: str, order: Order) -> None:
+    """What people type when something has to happen now."""
+    assert read_order(text, HERE) == order
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "compare resnet18 and resnet34",
+        "rerun exp-12 with lr 1e-4",
+        "stop at 90 % accuracy",
+        "cancel the vit one",
+        "don't cancel exp-3",
+        "pause exp-3 and exp-4",
+        "is exp-3 paused?",
+        "continue training resnet18 for 5 more epochs",
+        "retry with batch 32",
+        "cancel bob's runs",
+        "",
+    ],
+)
+def test_anything_more_than_an_order_is_left_to_the_reader(text: str) -> None:
+    """Half an order obeyed is worse than none."""
+    assert read_order(text, HERE) is None
+
+
+def test_without_an_experiment_here_an_order_that_names_none_is_none() -> None:
+    """`stop` in a fresh thread must not stop something somewhere."""
+    assert read_order("stop", None) is None
+    assert read_order("stop exp-2", None) == Order("cancel", "exp-2")
