@@ -117,7 +117,7 @@ def test_what_failed_is_retried_from_the_report(scene: Scene) -> None:
 
 def test_a_notice_stands_once_in_the_thread(scene: Scene) -> None:
     """Told once, though the courier may hear of it twice."""
-    root, experiment, plan = scene.planned()
+    root, experiment, _ = scene.planned()
     scene.ledger.notice(experiment.id, "stopped:resnet18 lr 0.1", "Stopped: <resnet18> failed three times.")
     scene.ledger.notice(experiment.id, "stopped:resnet18 lr 0.1", "Stopped: <resnet18> failed three times.")
     scene.card(root, "Stopped")
