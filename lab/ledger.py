@@ -284,6 +284,8 @@ class Ledger(Records):
     def give_back(self, run_id: str, fence: int, message: str, *, lost: bool = False) -> Run:
         """The attempt is over without an end of its own; the run is queued for its next one. Raises as start.
 
+        A run that was asked to pause is paused instead.
+
         Args:
             lost: its worker or host died, which is counted; False when it was stopped in order or never began.
         """
@@ -297,19 +299,21 @@ class Ledger(Records):
             if run.state is RunState.CANCELLING:
                 return self._close(pipe, around, run, RunState.CANCELLED)
             losses = run.losses + lost
-            return self._move(
-                pipe, run, RunState.QUEUED, {"why": message}, message=message, losses=losses, wish=None, **NOWHERE
-            )
+            fields = {"message": message, "losses": losses, "wish": None, **NOWHERE}
+            return self._move(pipe, run, _next_state(run), {"why": message}, **fields)
 
         return self._transact(
             write, record_key(run_id), record_key(_experiment_of(run_id)), _counts(_experiment_of(run_id))
         )
 
-    def again(self, run_id: str, fence: int, cure: str, change: str, **changed: Any) -> Run:
-        """The attempt failed by a fault of the run's own; changed, it is queued for its next one. Raises as start.
+    def again(self, run_id: str, fence: int, cure: str, change: str, *, lost: bool = False, **changed: Any) -> Run:
+        """The attempt failed by a fault that has a cure; changed, it is queued for its next one. Raises as start.
+
+        A run that was asked to pause is paused instead.
 
         Args:
             cure: name of what is tried, `change` the same for people.
+            lost: the fault was the card's or the host's: counted as a loss, not as a retry.
             changed: overrides, environ, avoid: what the cure adds to those of the run.
         """
 
@@ -321,11 +325,13 @@ class Ledger(Records):
             return self._move(
                 pipe,
                 run,
-                RunState.QUEUED,
+                _next_state(run),
                 {"why": change, "cure": cure},
                 message=change,
+                wish=None,
                 **NOWHERE,
-                retries=run.retries + 1,
+                retries=run.retries + (not lost),
+                losses=run.losses + lost,
                 cures=(*run.cures, cure),
                 changes=(*run.changes, change),
                 overrides={**run.overrides, **changed.get("overrides", {})},
@@ -350,8 +356,9 @@ class Ledger(Records):
             pipe.multi()
             if not running:
                 return self._move(pipe, run, RunState.PAUSED, {"by": by}, message=f"paused by {by}")
-            pipe.hset(record_key(run_id), mapping={"wish": json.dumps(wish), "message": json.dumps(f"{wish}d by {by}")})
-            return run.model_copy(update={"wish": wish})
+            fields = {"wish": wish} | ({"message": f"paused by {by}"} if wish == "pause" else {})
+            pipe.hset(record_key(run_id), mapping={name: json.dumps(value) for name, value in fields.items()})
+            return run.model_copy(update=fields)
 
         return self._transact(write, record_key(run_id))
 
@@ -475,8 +482,11 @@ class Ledger(Records):
         known = json.loads(found)
         return known["cure"], known["run_id"]
 
-    def cancel_run(self, run_id: str, by: str) -> Run:
+    def cancel_run(self, run_id: str, by: str, why: str | None = None) -> Run:
         """The run is cancelled, or its attempt is told to stop and it is cancelling until that has.
+
+        Args:
+            why: said in place of who did it.
 
         Raises:
             MoveRefused: it has ended already.
@@ -486,13 +496,13 @@ class Ledger(Records):
             run = self._read(Run, run_id, pipe)
             if run.state in FINAL_RUN:
                 raise MoveRefused(run_id, run.state, RunState.CANCELLED)
-            around = self._around(pipe, run)
+            around, message = self._around(pipe, run), why or f"cancelled by {by}"
             pipe.multi()
             if run.state in (RunState.QUEUED, RunState.PAUSED):
-                return self._close(pipe, around, run, RunState.CANCELLED, message=f"cancelled by {by}")
+                return self._close(pipe, around, run, RunState.CANCELLED, message=message)
             if run.state is RunState.CANCELLING:
                 return run
-            return self._move(pipe, run, RunState.CANCELLING, {"by": by}, message=f"cancelled by {by}")
+            return self._move(pipe, run, RunState.CANCELLING, {"by": by}, message=message)
 
         return self._transact(
             write, record_key(run_id), record_key(_experiment_of(run_id)), _counts(_experiment_of(run_id))
@@ -663,6 +673,11 @@ def _retry(experiment: Experiment, number: int, run: Run, now: float) -> Run:
     """The run once more: same point, same length, nothing of its past but where it comes from."""
     fresh = _run(experiment, number, run.point, now)
     return fresh.model_copy(update={"retry_of": run.id, "priority": run.priority})
+
+
+def _next_state(run: Run) -> RunState:
+    """Where a run goes whose attempt is over: somebody may have asked for its pause while that ended."""
+    return RunState.PAUSED if run.wish == "pause" else RunState.QUEUED
 
 
 def _ending(counts: dict[str, int]) -> ExperimentState:

@@ -94,6 +94,9 @@ class RunSettings(Section):
     renew_s: float = Field(10.0, ge=0.5, le=600)
     grace_s: float = Field(60.0, ge=0, le=3_600)
     max_attempts: int = Field(3, ge=1, le=100)
+    max_retries: int = Field(3, ge=0, le=20)
+    hang_s: float = Field(600.0, ge=1, le=86_400)
+    disk_low_gb: float = Field(2.0, ge=0)
 
 
 class AgentSettings(Section):

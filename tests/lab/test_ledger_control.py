@@ -86,6 +86,36 @@ def test_a_cure_changes_the_run_and_is_counted_apart_from_losses(ledger: Ledger,
     assert now.state is RunState.QUEUED
 
 
+def test_a_cure_for_a_card_that_broke_counts_as_a_loss(ledger: Ledger, experiment: Experiment) -> None:
+    """It is no fault of the run's own."""
+    run = _running(ledger, f"{experiment.id}/1")
+
+    moved = ledger.again(run.id, run.fence, "hardware/move", "moved", lost=True, avoid=("G0",))
+
+    assert (moved.retries, moved.losses, moved.avoid) == (0, 1, ("G0",))
+
+
+def test_a_run_that_was_to_pause_pauses_however_its_attempt_ends(ledger: Ledger, experiment: Experiment) -> None:
+    """Its worker dies, or it fails, just after somebody asked: it must not start again by itself."""
+    lost, failed = _running(ledger, f"{experiment.id}/1"), _running(ledger, f"{experiment.id}/2", "G1")
+    ledger.wish(lost.id, "pause", ALICE)
+    ledger.wish(failed.id, "pause", ALICE)
+
+    ledger.give_back(lost.id, lost.fence, "its worker died", lost=True)
+    ledger.again(failed.id, failed.fence, "hang/elsewhere", "once more")
+
+    assert {ledger.run(run.id).state for run in (lost, failed)} == {RunState.PAUSED}
+    assert {ledger.run(run.id).wish for run in (lost, failed)} == {None}
+
+
+def test_asking_for_a_checkpoint_leaves_the_runs_message_alone(ledger: Ledger, experiment: Experiment) -> None:
+    """The message is about the end."""
+    run = _running(ledger, f"{experiment.id}/1")
+
+    assert ledger.wish(run.id, "checkpoint", ALICE).message is None
+    assert ledger.run(run.id).message is None
+
+
 def test_priority_changes_until_the_run_has_ended(ledger: Ledger, experiment: Experiment) -> None:
     """A bump after the end is no bump."""
     run_id = f"{experiment.id}/1"
