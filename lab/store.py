@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import redis
+from redis._parsers.base import BaseParser
 from redis.backoff import ExponentialBackoff
 from redis.retry import Retry
 
@@ -26,8 +27,21 @@ log = logging.getLogger(__name__)
 PREFIX = "on:"
 """Every key of Overnight begins so, apart from RQ's own `rq:*`."""
 
-AWAY = (redis.exceptions.ConnectionError, redis.exceptions.TimeoutError)
-"""What the client raises while Redis cannot be reached (loading its data counts)."""
+
+class WritesRefused(redis.exceptions.ResponseError):  # type: ignore[misc]
+    """Redis cannot write its file, mostly because the disk is full, and takes nothing new until it can."""
+
+
+BaseParser.EXCEPTION_CLASSES.setdefault("MISCONF", WritesRefused)  # the client has no name of its own for it
+
+AWAY = (
+    redis.exceptions.ConnectionError,
+    redis.exceptions.TimeoutError,
+    redis.exceptions.OutOfMemoryError,
+    redis.exceptions.ReadOnlyError,
+    WritesRefused,
+)
+"""What the client raises while Redis cannot be reached (loading its data counts) or takes no writes: wait and retry."""
 
 REVIVE_S = 1.0
 """A server that died starts again so long after its last start at the earliest."""

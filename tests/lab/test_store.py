@@ -104,6 +104,15 @@ def test_a_path_too_long_for_a_socket_names_the_key(tmp_path: Path) -> None:
         pass
 
 
+@pytest.mark.parametrize(
+    "error", ["MISCONF Errors writing to the AOF file", "OOM no memory left", "READONLY a replica"]
+)
+def test_a_store_that_takes_no_writes_is_waited_for(settings: Settings, error: str) -> None:
+    """A full disk is a matter of time; whoever ends over it takes the trainings with it."""
+    with pytest.raises(store.AWAY):
+        store.connect(settings).eval("return redis.error_reply(ARGV[1])", 0, error)
+
+
 def test_absence_is_explained(own: Settings) -> None:
     """It says where it looked and how to start it."""
     with pytest.raises(StoreAwayError, match="overnight up"):
