@@ -67,6 +67,7 @@ class Ledger(Records):
             claims: names under which the same message may arrive again; None is returned if one of them is taken.
         """
         keys = [f"{PREFIX}claim:{name}" for name in claims]
+        text = text.encode("utf-8", "replace").decode()  # half a surrogate pair can be typed, but not be kept
         request = Request(id=self._next("req"), text=text, user=user, conversation=conversation, created_at=time.time())
 
         def write(pipe: Pipeline) -> Request | None:

@@ -46,6 +46,14 @@ def test_a_message_that_arrives_twice_is_one_request(ledger: Ledger) -> None:
     assert [request.id for request in ledger.requests(RequestState.RECEIVED)] == [first.id]
 
 
+def test_text_that_utf8_cannot_hold_is_taken_all_the_same(ledger: Ledger) -> None:
+    """Half an emoji, or bytes of another encoding in a terminal: the person gets an answer, not silence."""
+    request = ledger.submit("train resnet18 \ud83d", "U1", "slack:1")
+
+    assert request
+    assert ledger.request(request.id).text == "train resnet18 ?"
+
+
 def test_the_same_message_at_once_is_one_request(ledger: Ledger) -> None:
     """Two bots may hear it in the same millisecond."""
     with ThreadPoolExecutor(8) as pool:
