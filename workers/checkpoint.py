@@ -22,6 +22,10 @@ KEEP_LAST = 2
 _NAME = re.compile(r"(?P<kind>step|best)-(?P<step>\d{9})\.(?P<digest>[0-9a-f]{16})\.(?P<suffix>\w+)")
 
 
+class UnfitCheckpoint(ValueError):
+    """A whole checkpoint that is of another run or another shape; the reader says why."""
+
+
 class Writable(Protocol):
     """All that a writer of checkpoints may use of its file: bytes in order, no seeking back."""
 
@@ -90,7 +94,11 @@ def save(folder: Path, step: int, write: Callable[[Writable], None], *, suffix: 
 
 
 def load_newest(folder: Path, read: Callable[[Path], T]) -> Loaded[T] | None:
-    """The newest whole checkpoint, None without one; damaged ones are passed over with a line in the log."""
+    """The newest whole checkpoint that fits, None without one; others are passed over with a line in the log.
+
+    Args:
+        read: raises UnfitCheckpoint for one that cannot be continued.
+    """
     for path, step, digest in _found(folder):
         actual = _digest(path)
         if actual != digest:
@@ -102,8 +110,16 @@ def load_newest(folder: Path, read: Callable[[Path], T]) -> Loaded[T] | None:
                 digest,
             )
             continue
-        return Loaded(path, step, read(path))
+        try:
+            return Loaded(path, step, read(path))
+        except UnfitCheckpoint as reason:
+            log.warning("checkpoint %s does not fit: %s; trying the one before", path.name, reason)
     return None
+
+
+def newest_whole(folder: Path) -> int | None:
+    """Step of the newest checkpoint that is whole; None when the folder has none."""
+    return next((step for path, step, digest in _found(folder) if _digest(path) == digest), None)
 
 
 def _found(folder: Path) -> list[tuple[Path, int, str]]:

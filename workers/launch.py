@@ -44,6 +44,9 @@ PASSED_PREFIXES = (
 """What a trainer sees of our environment. Tokens of Slack, models and Overnight itself are not among it, and so are not
 in a trainer's logs either."""
 
+ASKING = (signal.SIGUSR1, signal.SIGUSR2)
+"""What a trainer is asked with: for a checkpoint, and for the stacks of its threads."""
+
 PROJECT = Path(__file__).resolve().parent.parent
 
 
@@ -86,6 +89,26 @@ class Trainer:
         """SIGTERM to the group: a trainer saves and ends with 143."""
         self._signal(signal.SIGTERM)
 
+    def ask_for_checkpoint(self) -> None:
+        """SIGUSR1 to the trainer alone: it saves after its next step and goes on."""
+        self._ask(signal.SIGUSR1)
+
+    def ask_for_stacks(self) -> None:
+        """SIGUSR2 to the trainer alone: the stacks of its threads go to its log."""
+        self._ask(signal.SIGUSR2)
+
+    def cpu_s(self) -> float:
+        """Seconds of processor time that the living processes of the group have used."""
+        import psutil
+
+        used = 0.0
+        for process in psutil.process_iter():
+            with contextlib.suppress(psutil.Error, ProcessLookupError, PermissionError):
+                if os.getpgid(process.pid) == self.pid:
+                    times = process.cpu_times()
+                    used += times.user + times.system
+        return used
+
     def kill(self) -> None:
         """SIGKILL to the group."""
         self._signal(signal.SIGKILL)
@@ -97,6 +120,10 @@ class Trainer:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._process.wait(wait_s)
         return end_group(self.pid, grace_s=0.0, wait_s=wait_s)
+
+    def _ask(self, sig: signal.Signals) -> None:
+        if self._process.poll() is None:
+            os.kill(self.pid, sig)
 
     def _signal(self, sig: signal.Signals) -> None:
         with contextlib.suppress(ProcessLookupError):
@@ -131,6 +158,8 @@ def start(module: str, attempt: Path, env: Mapping[str, str], inherit: Sequence[
 def _dying_with(parent: int) -> Callable[[], None]:
     def prepare() -> None:
         die_with_parent()
+        for sig in ASKING:  # ignored until the trainer has handlers for them; by default they would end it
+            signal.signal(sig, signal.SIG_IGN)
         if os.getppid() != parent:  # it died before the kernel knew
             os._exit(1)
 

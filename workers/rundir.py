@@ -12,7 +12,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from lab.run import Progress, Run, RunResult, RunSpec, Usage
-from workers.checkpoint import replace_file
+from workers.checkpoint import newest_whole, replace_file
 
 log = logging.getLogger(__name__)
 
@@ -50,9 +50,25 @@ class RunDir:
         return [path for _, path in sorted(found, reverse=True)]
 
     def checkpoints(self) -> Path | None:
-        """Where the newest attempt that saved anything did so; None when none did."""
-        folders = (attempt / "checkpoints" for attempt in self.attempts())
-        return next((folder for folder in folders if folder.is_dir() and any(folder.iterdir())), None)
+        """Where the newest attempt that left a whole checkpoint did so; None when none did."""
+        folders = [attempt / "checkpoints" for attempt in self.attempts()]
+        for folder in folders:
+            if newest_whole(folder) is not None:
+                return folder
+            if folder.is_dir() and any(folder.iterdir()):
+                log.warning("%s: no checkpoint in %s is whole; those of an earlier attempt are used", self.path, folder)
+        return None
+
+    def saved_step(self) -> int | None:
+        """Step of the checkpoint from which the next attempt would go on; None when it would start anew."""
+        folder = self.checkpoints()
+        return newest_whole(folder) if folder else None
+
+    def set_checkpoints_aside(self) -> None:
+        """The next attempt starts anew; what was saved so far stays below other names."""
+        for attempt in self.attempts():
+            if (attempt / "checkpoints").is_dir():
+                (attempt / "checkpoints").rename(attempt / "checkpoints-set-aside")
 
     def result(self) -> RunResult | None:
         """The result of an attempt that finished but could not say so (Redis was away); None without one."""

@@ -35,6 +35,9 @@ TARGET = 0.95
 class Never:
     asked = False
 
+    def save_wanted(self) -> bool:
+        return False
+
 
 def template_pace(folder: Path, spec: RunSpec) -> float:
     """Training samples a second of the template, as it reports them."""

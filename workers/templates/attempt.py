@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import faulthandler
 import json
 import logging
 import math
@@ -76,13 +77,17 @@ class Attempt:
 class StopSignal:
     """SIGTERM as a flag to be read between steps; while nothing can be saved yet it ends the process at once.
 
-    Made in the main thread before anything slow is imported, so that a stop in the first seconds is heard as well.
+    SIGUSR1 asks for a checkpoint at the next step, and SIGUSR2 has the stacks of all threads written to the log, even
+    by a process that hangs. Made in the main thread before anything slow, so that the first seconds are heard as well.
     """
 
     def __init__(self) -> None:
         self._asked = threading.Event()
+        self._save = False
         self._saving = False
         signal.signal(signal.SIGTERM, self._receive)
+        signal.signal(signal.SIGUSR1, self._receive_save)
+        faulthandler.register(signal.SIGUSR2, all_threads=True)
 
     def save_first(self) -> None:
         """From now on a stop waits for the caller, who looks at `asked` between steps and saves."""
@@ -93,9 +98,17 @@ class StopSignal:
         """True once somebody wants this process to end."""
         return self._asked.is_set()
 
+    def save_wanted(self) -> bool:
+        """True once after somebody asked for a checkpoint."""
+        wanted, self._save = self._save, False
+        return wanted
+
     def wait(self, seconds: float) -> bool:
         """Sleeps, unless a stop is asked for; True if it was."""
         return self._asked.wait(seconds)
+
+    def _receive_save(self, signum: int, frame: FrameType | None) -> None:
+        self._save = True
 
     def _receive(self, signum: int, frame: FrameType | None) -> None:
         self._asked.set()

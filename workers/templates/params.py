@@ -15,6 +15,17 @@ class TemplateParams(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     seed: Seed = 0
+    skip_steps: str = Field(
+        "",
+        pattern=r"^(\d+-\d+(,\d+-\d+)*)?$",
+        max_length=200,
+        description="Steps whose batches are left out, `33-40,71-78`, counted from 1: they pass and change no weight",
+    )
+
+    def skips(self, step: int) -> bool:
+        """True when the step, counted from 1, is one of `skip_steps`."""
+        spans = (span.split("-") for span in self.skip_steps.split(",") if span)
+        return any(int(first) <= step <= int(last) for first, last in spans)
 
 
 class VisionParams(TemplateParams):
@@ -85,11 +96,43 @@ class ProbeParams(TemplateParams):
     steps: int = Field(20, ge=1, le=1_000_000, description="Steps in all, unless the plan sets max_steps")
     step_s: float = Field(0.05, ge=0, le=3600, description="Seconds a step takes")
     fail: Literal[
-        "none", "error", "oom_gpu", "oom_host_kill", "nan", "hang", "exit_silently", "sigkill", "bad_args"
+        "none",
+        "error",
+        "oom_gpu",
+        "oom_fragmented",
+        "oom_shared",
+        "oom_host_kill",
+        "nan",
+        "hang",
+        "exit_silently",
+        "sigkill",
+        "bad_args",
+        "shm",
+        "disk_full",
+        "nccl",
+        "hardware",
+        "illegal_access",
+        "time_limit",
+        "preempted",
+        "port_in_use",
+        "network",
+        "import_error",
+        "data_missing",
+        "permission",
+        "auth",
+        "checkpoint_mismatch",
+        "device_assert",
+        "compile_error",
+        "driver_mismatch",
+        "arch_mismatch",
+        "fork_cuda",
     ] = Field("none", description="How it fails")
     fail_at_step: int = Field(5, ge=1, description="Step at which it fails, counted from 1")
     fail_attempts: int = Field(
         1_000_000, ge=1, description="Attempts that fail; from the next one on it runs through, to test recovery"
+    )
+    fits: int = Field(
+        0, ge=0, description="Largest part of a batch that fits the pretended card: above it, oom_gpu fails"
     )
     final_acc: float = Field(0.9, ge=0, le=1, description="Accuracy at the end, before noise")
     noise: float = Field(0.01, ge=0, le=1, description="Standard deviation of the accuracy over seeds")
@@ -98,3 +141,5 @@ class ProbeParams(TemplateParams):
     )
     lr: float = Field(1e-3, gt=0, le=10, description="Written to the metrics, without effect")
     batch_size: int = Field(64, ge=1, le=65_536, description="Counted in samples a second, without effect")
+    grad_accum_steps: int = Field(1, ge=1, le=4096, description="Parts of a batch, for `fits`")
+    num_workers: int = Field(0, ge=0, le=64, description="Without effect")

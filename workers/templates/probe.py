@@ -19,6 +19,7 @@ from typing import Any
 from lab.run import RunResult, Usage
 from workers.checkpoint import Writable, load_newest, save
 from workers.templates.attempt import EXIT_STOPPED, Attempt, Curve, StopSignal, last_values, log_to_stdout, thinned
+from workers.templates.endings import ENDINGS, OOM_FRAGMENTED, OOM_FULL, OOM_SHARED
 from workers.templates.params import ProbeParams
 
 log = logging.getLogger("probe")
@@ -55,7 +56,7 @@ def main(folder: Path) -> int:
         epoch = (step - 1) * epochs // total  # epochs completed before this step
         epoch_ends = step == total or step * epochs // total > epoch
         position: dict[str, Any] = {"step": step, "steps_total": total, "eta_s": round(eta_s, 2), "lr": params.lr}
-        if step == params.fail_at_step and params.fail != "none" and attempt.number <= params.fail_attempts:
+        if step == params.fail_at_step and fails(params, attempt.number):
             fail(params.fail, attempt, position | {"epoch": epoch, "epochs_total": epochs})
         loss = 2.3 * (1 - accuracy(params, step / total)) + 0.01
         if now - line_at >= STEP_LINE_EVERY_S or epoch_ends:
@@ -67,7 +68,7 @@ def main(folder: Path) -> int:
                 curves.setdefault(name, []).append((epoch + 1, value))
             attempt.record("epoch", epoch=epoch + 1, epochs_total=epochs, **position, **values)
             log.info("epoch %d/%d loss %.4f val acc %.4f", epoch + 1, epochs, loss, values["val_acc"])
-        if epoch_ends or now - saved_at >= CHECKPOINT_EVERY_S:
+        if epoch_ends or now - saved_at >= CHECKPOINT_EVERY_S or stop.save_wanted():
             saved_at = now
             checkpoint(attempt, step, curves)
 
@@ -127,13 +128,17 @@ class OutOfMemoryError(RuntimeError):
 
 OutOfMemoryError.__module__ = "torch"
 
-OOM_TEXT = (
-    "CUDA out of memory. Tried to allocate 2.50 GiB. GPU 0 has a total capacity of 79.11 GiB of which 1.19 GiB is "
-    "free. Including non-PyTorch memory, this process has 77.91 GiB memory in use. Of the allocated memory 75.43 GiB "
-    "is allocated by PyTorch, and 1.91 GiB is reserved by PyTorch but unallocated. If reserved but unallocated memory "
-    "is large try setting PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True to avoid fragmentation.  See documentation "
-    "for Memory Management  (https://pytorch.org/docs/stable/notes/cuda.html#environment-variables)"
-)
+
+def fails(params: ProbeParams, attempt: int) -> bool:
+    """True when this attempt is to fail, and nothing has been changed that would have cured a real one."""
+    if params.fail == "none" or attempt > params.fail_attempts:
+        return False
+    cured = {
+        "oom_gpu": params.batch_size / params.grad_accum_steps <= params.fits,
+        "oom_fragmented": "expandable_segments:True" in os.environ.get("PYTORCH_ALLOC_CONF", ""),
+        "nan": params.skips(params.fail_at_step),
+    }
+    return not cured.get(params.fail, False)
 
 
 def fail(how: str, attempt: Attempt, position: dict[str, Any]) -> None:
@@ -143,7 +148,11 @@ def fail(how: str, attempt: Attempt, position: dict[str, Any]) -> None:
         case "error":
             raise RuntimeError("mat1 and mat2 shapes cannot be multiplied (64x512 and 1024x10)")
         case "oom_gpu":
-            raise OutOfMemoryError(OOM_TEXT)
+            raise OutOfMemoryError(OOM_FULL)
+        case "oom_fragmented":
+            raise OutOfMemoryError(OOM_FRAGMENTED)
+        case "oom_shared":
+            raise OutOfMemoryError(OOM_SHARED)
         case "nan":
             attempt.record("step", loss=float("nan"), **position)
             raise FloatingPointError(
@@ -174,6 +183,10 @@ def fail(how: str, attempt: Attempt, position: dict[str, Any]) -> None:
                 flush=True,
             )
             os._exit(2)
+        case _:
+            text, status = ENDINGS[how]
+            print(text, file=sys.stderr, flush=True)
+            os._exit(status)
 
 
 if __name__ == "__main__":

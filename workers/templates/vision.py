@@ -28,7 +28,7 @@ from torch import Tensor, nn
 
 from lab.errors import OperatorError
 from lab.run import RunResult, RunSpec, Usage
-from workers.checkpoint import Writable, load_newest, save
+from workers.checkpoint import UnfitCheckpoint, Writable, load_newest, save
 from workers.templates.attempt import EXIT_STOPPED, Attempt, Curve, StopSignal, last_values, log_to_stdout, thinned
 from workers.templates.data import Data, load
 from workers.templates.models import Built, build, check_size, has_batch_norm, versions
@@ -51,10 +51,16 @@ STEP_DROPS = (0.6, 0.85)
 
 
 class Stop(Protocol):
-    """Whether somebody wants the training to end, asked between steps."""
+    """What somebody wants of the training, asked between steps."""
 
     @property
-    def asked(self) -> bool: ...
+    def asked(self) -> bool:
+        """True when it is to end."""
+        ...
+
+    def save_wanted(self) -> bool:
+        """True once when a checkpoint is wanted."""
+        ...
 
 
 @dataclass
@@ -166,6 +172,10 @@ def train(attempt: Attempt, params: VisionParams, stop: Stop) -> RunResult | Non
         pending: list[tuple[Tensor, Tensor, int]] = []  # loss and hits of a step, still on the device; its samples
         clock.train()
         for images, labels in data.train.batches(rest):
+            if params.skips(position.step + 1):
+                position.step += 1
+                position.batch += 1
+                continue
             changes, mix = draw(data, params, position, len(images))
             inputs = data.inputs(images, changes)  # float32 (batch, 3, size, size)
             targets = F.one_hot(labels, data.classes).float() if mix else labels  # (batch,) or (batch, classes)
@@ -202,7 +212,7 @@ def train(attempt: Attempt, params: VisionParams, stop: Stop) -> RunResult | Non
             if clock.read_due():
                 loss_now = read_back(pending, position, lr)
                 record_step(attempt, position, length, clock, loss_now, lr, device)
-            if stop.asked or clock.save_due():
+            if stop.asked or clock.save_due() or stop.save_wanted():
                 if pending:
                     read_back(pending, position, lr)
                 position.train_s += clock.pause()
@@ -218,6 +228,7 @@ def train(attempt: Attempt, params: VisionParams, stop: Stop) -> RunResult | Non
             loss_now = read_back(pending, position, lr)
             record_step(attempt, position, length, clock, loss_now, lr, device)
         position.train_s += clock.pause()
+        attempt.record("evaluation", **place(position, length, clock))
         scores = evaluate(model, data, min(EVAL_BATCH, max(2, 2 * params.batch_size // params.grad_accum_steps)), stop)
         if scores is None:
             checkpoint(attempt, clock, length, position, learner, best=False)
@@ -226,7 +237,7 @@ def train(attempt: Attempt, params: VisionParams, stop: Stop) -> RunResult | Non
         end_epoch(attempt, position, length, clock, scores, lr)
         best = scores.val_acc >= position.best_val_acc
         position.best_val_acc = max(position.best_val_acc, scores.val_acc)
-        if position.step >= length.steps or clock.worth_saving():
+        if position.step >= length.steps or clock.worth_saving() or stop.save_wanted():
             checkpoint(attempt, clock, length, position, learner, best=best)
 
     result = RunResult(
@@ -463,8 +474,8 @@ def memory(device: torch.device) -> dict[str, int]:
 def end_epoch(attempt: Attempt, position: Position, length: Length, clock: Clock, scores: Scores, lr: float) -> None:
     """The epoch is in the metrics, the log and the curves, and the position is the start of the next."""
     values: dict[str, float | None] = {
-        "train_loss": position.loss_sum / position.seen,
-        "train_acc": position.hits / position.seen,
+        "train_loss": position.loss_sum / position.seen if position.seen else None,  # None: every step was skipped
+        "train_acc": position.hits / position.seen if position.seen else None,
         "val_loss": scores.val_loss if math.isfinite(scores.val_loss) else None,
         "val_acc": scores.val_acc,
     }
@@ -532,8 +543,15 @@ class Clock:
 def checkpoint(
     attempt: Attempt, clock: Clock, length: Length, position: Position, learner: Learner, best: bool
 ) -> None:
-    """All that the next attempt needs is on disk; every loss up to here was finite."""
+    """All that the next attempt needs is on disk; every loss up to here was finite.
+
+    Nothing is written when a weight is not: going on from there, no lower rate would help.
+    """
     began = time.monotonic()
+    if not all(bool(parameter.isfinite().all()) for parameter in learner.model.parameters()):
+        log.warning("no checkpoint at step %d: a weight is not finite", position.step)
+        clock.saved(time.monotonic() - began)
+        return
     numpy: Any = np.random.get_state(legacy=True)
     state = {
         "made_of": identity(attempt.spec, length),
@@ -565,12 +583,10 @@ def resume(attempt: Attempt, length: Length, learner: Learner) -> tuple[Position
     folder = attempt.spec.checkpoint_dir
     if folder is None:
         return Position(), []
-    found = load_newest(Path(folder), lambda path: torch.load(path, map_location="cpu", weights_only=True))
+    found = load_newest(Path(folder), lambda path: read_checkpoint(path, identity(attempt.spec, length), learner))
     if found is None:
-        return Position(), [f"no whole checkpoint in {folder}: started anew"]
+        return Position(), [f"no whole checkpoint of this run in {folder}: started anew"]
     state = found.state
-    if state["made_of"] != identity(attempt.spec, length):
-        return Position(), [f"the checkpoint in {folder} is of another run ({state['made_of']}): started anew"]
     learner.model.load_state_dict(state["model"])
     learner.optimizer.load_state_dict(state["optimizer"])
     if state["scaler"]:  # empty unless the earlier attempt trained in amp_fp16
@@ -582,6 +598,23 @@ def resume(attempt: Attempt, length: Length, learner: Learner) -> tuple[Position
         torch.cuda.set_rng_state(state["cuda"])
     position = Position(**state["position"])
     return position, [f"resumed at step {position.step} from {found.path.name}"]
+
+
+def read_checkpoint(path: Path, made_of: dict[str, Any], learner: Learner) -> dict[str, Any]:
+    """What `checkpoint` wrote. Raises UnfitCheckpoint when it is of another run or its tensors have other shapes."""
+    state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
+    if state["made_of"] != made_of:
+        raise UnfitCheckpoint(f"it is of another run ({state['made_of']})")
+    shapes = {name: tensor.shape for name, tensor in learner.model.state_dict().items()}
+    saved = {name: tensor.shape for name, tensor in state["model"].items()}
+    for name in shapes.keys() | saved.keys():
+        if shapes.get(name) != saved.get(name):
+            raise UnfitCheckpoint(f"{name} is {_shape(saved.get(name))} in it and {_shape(shapes.get(name))} here")
+    return state
+
+
+def _shape(shape: torch.Size | None) -> str:
+    return "absent" if shape is None else str(list(shape))
 
 
 def usage(position: Position, device: torch.device) -> Usage:

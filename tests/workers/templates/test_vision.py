@@ -31,6 +31,9 @@ SMALL = {"lr": 0.01, "batch_size": 128, "val_share": 0.5}
 class Never:
     asked = False
 
+    def save_wanted(self) -> bool:
+        return False
+
 
 class AfterSteps:
     """Asks to stop after so many looks: one look a step while training."""
@@ -42,6 +45,9 @@ class AfterSteps:
     def asked(self) -> bool:
         self._left -= 1
         return self._left < 0
+
+    def save_wanted(self) -> bool:
+        return False
 
 
 def prepare(folder: Path, number: int = 1, params: dict[str, Any] | None = None, **spec: Any) -> Attempt:
