@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -12,6 +13,8 @@ from redis.client import Pipeline
 
 from lab.run import Record
 from lab.store import PREFIX, Client
+
+log = logging.getLogger(__name__)
 
 STREAM = PREFIX + "events"
 MAX_LENGTH = 100_000
@@ -45,6 +48,15 @@ def parse(entry_id: str, fields: dict[str, str]) -> Event:
     return Event.model_validate({**fields, "id": entry_id, "data": json.loads(fields.get("data") or "{}")})
 
 
+def _readable(entry_id: str, fields: dict[str, str] | None) -> Event | None:
+    """The event; None, with a line in the log, for one of another version or one that the stream has dropped."""
+    try:
+        return parse(entry_id, fields or {})
+    except ValueError as error:
+        log.error("event %s cannot be read and is passed over: %s", entry_id, str(error).splitlines()[0])
+        return None
+
+
 def newest_id(client: Client) -> str:
     """Id of the last entry, from which a follower that wants only news starts; `0` when there is none."""
     last = client.xrevrange(STREAM, count=1)
@@ -68,7 +80,9 @@ def follow(client: Client, after: str, block_ms: int = 1000) -> Iterator[Event |
             continue
         for entry_id, fields in _entries(reply):
             after = entry_id
-            yield parse(entry_id, fields)
+            event = _readable(entry_id, fields)
+            if event is not None:
+                yield event
 
 
 class Consumer:
@@ -93,7 +107,7 @@ class Consumer:
             if self._pending:
                 entries = _entries(self.client.xreadgroup(self.group, "one", {STREAM: "0"}, count=count))
                 if entries:
-                    return [parse(i, f) for i, f in entries if f]
+                    return self._readable(entries)
                 self._pending = False
             reply = self.client.xreadgroup(self.group, "one", {STREAM: ">"}, count=count, block=block_ms)
         except redis.exceptions.ResponseError as error:
@@ -101,7 +115,15 @@ class Consumer:
                 raise
             self._ensure()
             return []
-        return [parse(i, f) for i, f in _entries(reply)]
+        return self._readable(_entries(reply))
+
+    def _readable(self, entries: list[tuple[str, dict[str, str]]]) -> list[Event]:
+        """The events; an entry that cannot be read is done with, or it would come again for ever and hide the rest."""
+        found = {entry_id: _readable(entry_id, fields) for entry_id, fields in entries}
+        lost = [entry_id for entry_id, event in found.items() if event is None]
+        if lost:
+            self.client.xack(STREAM, self.group, *lost)
+        return [event for event in found.values() if event is not None]
 
     def again(self) -> None:
         """The next read begins with what was read and not acknowledged."""

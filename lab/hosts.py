@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+import logging
+from typing import TypeVar
+
 from lab.card import Host, HostCards
 from lab.store import PREFIX, Client
+
+log = logging.getLogger(__name__)
+
+H = TypeVar("H", Host, HostCards)
 
 HOST_TTL_S = 60
 """A host that has not published for so long is not up."""
@@ -23,12 +30,12 @@ def publish_cards(client: Client, cards: HostCards) -> None:
 
 def hosts(client: Client) -> list[Host]:
     """Every host that is up, by name."""
-    return [Host.model_validate_json(raw) for raw in _values(client, "host")]
+    return _readable(Host, _values(client, "host"))
 
 
 def cards(client: Client) -> list[HostCards]:
     """The last readings of every host, by name."""
-    return [HostCards.model_validate_json(raw) for raw in _values(client, "cards")]
+    return _readable(HostCards, _values(client, "cards"))
 
 
 def withdraw_host(client: Client, name: str) -> None:
@@ -46,6 +53,17 @@ def _publish(client: Client, kind: str, name: str, value: str, ttl_s: int) -> No
         pipe.set(f"{PREFIX}{kind}:{name}", value, ex=ttl_s)
         pipe.sadd(f"{PREFIX}names:{kind}", name)  # dispatch asks often, and a scan would read every key of the lab
         pipe.execute()
+
+
+def _readable(cls: type[H], values: list[str]) -> list[H]:
+    """What can be read; a host of another version must not stop all others."""
+    found = []
+    for raw in values:
+        try:
+            found.append(cls.model_validate_json(raw))
+        except ValueError as error:
+            log.debug("a host's %s cannot be read: %s", cls.__name__, str(error).splitlines()[0])
+    return found
 
 
 def _values(client: Client, kind: str) -> list[str]:

@@ -7,6 +7,7 @@ transaction (WATCH, MULTI); a concurrent writer makes it start over with what th
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Callable, Iterable
 from enum import StrEnum
 from typing import Any, TypeVar
@@ -19,6 +20,8 @@ from lab.events import Event
 from lab.run import Experiment, Record, Request, Run
 from lab.store import PREFIX, Client
 
+log = logging.getLogger(__name__)
+
 R = TypeVar("R", bound=Record)
 T = TypeVar("T")
 M = TypeVar("M", Request, Experiment, Run)
@@ -29,6 +32,7 @@ class Records:
 
     def __init__(self, client: Client) -> None:
         self.client = client
+        self._unreadable: set[str] = set()
 
     def _next(self, kind: str) -> str:
         return f"{kind}-{self.client.incr(f'{PREFIX}seq:{kind}')}"
@@ -66,7 +70,18 @@ class Records:
         with self.client.pipeline(transaction=False) as pipe:
             for record_id in ids:
                 pipe.hgetall(record_key(record_id))
-            return [_load(cls, found) for found in pipe.execute() if found]
+            loaded = [self._readable(cls, i, found) for i, found in zip(ids, pipe.execute(), strict=True) if found]
+        return [record for record in loaded if record is not None]
+
+    def _readable(self, cls: type[R], record_id: str, found: dict[str, str]) -> R | None:
+        """The record; None, with one line in the log, where it cannot be read: the others must not wait for it."""
+        try:
+            return _load(cls, found)
+        except ValueError as error:
+            if record_id not in self._unreadable:
+                log.error("%s cannot be read and is passed over: %s", record_id, str(error).splitlines()[0])
+            self._unreadable.add(record_id)
+            return None
 
     def _all(self, cls: type[M], states: Iterable[StrEnum]) -> list[M]:
         name = cls.__name__.lower()

@@ -56,6 +56,32 @@ def test_a_consumer_survives_the_loss_of_the_stream(store: Client) -> None:
     assert [event.subject for event in consumer.read(block_ms=1)] == ["a"]
 
 
+def test_what_cannot_be_read_hides_nothing_behind_it(store: Client) -> None:
+    """One entry of another version must not silence the courier."""
+    store.xadd(events.STREAM, {"data": "{"})
+    write(store, "a")
+    store.xadd(events.STREAM, {"kind": "of another version"})
+
+    heard = Consumer(store, "courier").read(block_ms=1)
+    again = Consumer(store, "courier").read(block_ms=1)
+
+    assert [event.subject for event in heard] == [event.subject for event in again] == ["a"]
+    assert [event.subject for event, _ in zip(events.follow(store, "0", 1), "x", strict=False) if event] == ["a"]
+
+
+def test_what_the_stream_dropped_hides_nothing_behind_it(store: Client) -> None:
+    """The stream is trimmed while a courier is down for weeks."""
+    write(store, "a")
+    Consumer(store, "courier").read(block_ms=1)
+    store.xtrim(events.STREAM, maxlen=0)
+    write(store, "b")
+
+    restarted = Consumer(store, "courier")
+    heard = [event.subject for _ in range(3) for event in restarted.read(block_ms=1)]
+
+    assert heard == ["b"]
+
+
 def test_a_follower_sees_everything_after_its_place(store: Client) -> None:
     """It gets each event once and None while nothing happens."""
     write(store, "a")

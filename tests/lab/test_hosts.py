@@ -26,3 +26,15 @@ def test_a_host_that_fell_silent_is_not_up(store: Client) -> None:
     store.delete("on:host:a")  # as its expiry does
 
     assert hosts.hosts(store) == []
+
+
+def test_a_host_of_another_version_hides_no_other(store: Client) -> None:
+    """Hosts are not all updated in the same second."""
+    for name in ("a", "b"):
+        hosts.publish_host(store, Host(host=name, version="1"))
+        hosts.publish_cards(store, HostCards(host=name))
+    store.set("on:host:a", '{"host": 7}')
+    store.set("on:cards:a", "{")
+
+    assert [host.host for host in hosts.hosts(store)] == ["b"]
+    assert [cards.host for cards in hosts.cards(store)] == ["b"]

@@ -54,6 +54,16 @@ def test_text_that_utf8_cannot_hold_is_taken_all_the_same(ledger: Ledger) -> Non
     assert ledger.request(request.id).text == "train resnet18 ?"
 
 
+def test_a_record_that_cannot_be_read_hides_no_other(ledger: Ledger, store: Client) -> None:
+    """One run of another version must not stop the whole lab."""
+    experiment = proposed(ledger, seeds=2)
+    ledger.approve(experiment.id, "U1")
+    store.hset(f"on:run:{experiment.id}/1", "point", "{")
+
+    assert [run.number for run in ledger.runs_in(RunState.QUEUED)] == [2]
+    assert [run.number for run in ledger.runs(experiment.id)] == [2]
+
+
 def test_the_same_message_at_once_is_one_request(ledger: Ledger) -> None:
     """Two bots may hear it in the same millisecond."""
     with ThreadPoolExecutor(8) as pool:
