@@ -9,7 +9,7 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help .venv demo test lint bench clean
+.PHONY: help .venv demo test lint bench upgrade-test clean
 
 # From the environment, never pasted into a command: a request may hold quotes, dollars and semicolons.
 override TEXT := $(value TEXT)
@@ -38,6 +38,9 @@ lint: $(READY) ## ruff's lint and format, strict types
 
 bench: $(READY) ## speed and memory, as one JSON document
 	@$(RUN) tests/bench/run.py $(ARGS)
+
+upgrade-test: $(READY) ## moves live runs of an earlier revision (FROM=v0.1.0) to this one, as one JSON document
+	@$(RUN) tests/upgrade/run.py $(ARGS)
 
 clean: ## removes what the targets left, apart from .venv
 	rm -rf build demo-out bench-out .pytest_cache .mypy_cache .ruff_cache .hypothesis

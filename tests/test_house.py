@@ -88,6 +88,7 @@ def test_a_request_may_come_by_the_environment_or_not_at_all(checkout: Path) -> 
     [
         ("test", ["python -m pytest -k x"]),
         ("bench", ["python tests/bench/run.py -k x"]),
+        ("upgrade-test", ["python tests/upgrade/run.py -k x"]),
         ("lint", ["python -m ruff check .", "python -m ruff format --check .", "python -m mypy"]),
     ],
 )
@@ -278,11 +279,11 @@ def test_commands_in_the_documents_exist() -> None:
     """A reader types what a document shows."""
     documents = [path for path in (ROOT / name for name in ("README.md", "CONTRIBUTING.md")) if path.exists()]
     text = "\n".join(path.read_text() for path in documents)
-    targets = set(re.findall(r"^([.a-z]+):", (ROOT / "Makefile").read_text(), flags=re.M))
+    targets = set(re.findall(r"^([.a-z-]+):", (ROOT / "Makefile").read_text(), flags=re.M))
 
     shown = set(re.findall(r"(?:^|[`/ ])overnight ([a-z]+)\b", "\n".join(code_of(text)), flags=re.M))
     assert shown <= commands()
-    made = set(re.findall(r"(?:^|[` ;&])make ([.a-z]+)\b", "\n".join(code_of(text)), flags=re.M))
+    made = set(re.findall(r"(?:^|[` ;&])make ([.a-z-]+)\b", "\n".join(code_of(text)), flags=re.M))
     assert made <= targets
     assert {"demo", "test", "lint", "bench"} <= targets
 
