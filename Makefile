@@ -21,7 +21,7 @@ READY := $(VENV)/.ready
 RUN := $(VENV)/bin/python
 
 help: ## what there is to make
-	@awk -F ':.*## ' '/^[.a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[.a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile
 
 .venv: $(READY) ## the virtual environment alone, with .venv/bin/overnight in it
 
