@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import re
 import time
 from pathlib import Path
@@ -90,7 +91,9 @@ def read_result(attempt: Path) -> RunResult | None:
     except (OSError, ValidationError) as error:
         log.warning("%s: result.json cannot be used: %s", attempt, str(error).splitlines()[0])
         return None
-    return result.model_copy(update={"curves": {name: _thinned(curve) for name, curve in result.curves.items()}})
+    metrics = {name: _finite(value) for name, value in result.metrics.items()}
+    curves = {name: [(x, _finite(y)) for x, y in _thinned(curve)] for name, curve in result.curves.items()}
+    return result.model_copy(update={"metrics": metrics, "curves": curves})
 
 
 def read_log(attempt: Path) -> str:
@@ -124,7 +127,7 @@ class Metrics:
         lines = [line for line in map(_parse, self._lines()) if line]
         for line in lines:
             self._latest |= {k: v for k, v in line.items() if k in _POSITION}
-            self._metrics |= {k: v for k, v in line.items() if k not in _POSITION and _is_number(v)}
+            self._metrics |= {k: _finite(v) for k, v in line.items() if k not in _POSITION and _is_number(v)}
         if not lines:
             return None
         try:
@@ -148,13 +151,18 @@ class Metrics:
 def _parse(line: bytes) -> dict[str, Any]:
     try:
         found = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}
 
 
 def _is_number(value: Any) -> bool:
     return value is None or (isinstance(value, int | float) and not isinstance(value, bool))
+
+
+def _finite(value: float | None) -> float | None:
+    """None for NaN and infinity: JSON has no word for them, and no mean can be taken over them."""
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _thinned(curve: list[tuple[float, float | None]]) -> list[tuple[float, float | None]]:
