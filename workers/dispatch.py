@@ -7,17 +7,19 @@ import os
 import signal
 import time
 import uuid
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Container, Iterable, Sequence
+from dataclasses import dataclass, field, replace
 
 from lab import events, hosts, store
 from lab.card import Card, Host, HostCards
-from lab.cardtable import CardUse, free
+from lab.cardtable import CardUse, free, usable
 from lab.errors import MoveRefused, UnknownRecord
 from lab.ledger import Ledger
 from lab.run import RunState
 from lab.settings import Settings
 from lab.store import Client
+from workers.disk import full_hosts
+from workers.elsewhere import steered, waits_for_another
 from workers.policy import Binding, Offer, choose, why_waiting
 from workers.recover import Recovery
 
@@ -96,12 +98,15 @@ class Dispatcher:
 
     def __init__(self, settings: Settings, client: Client) -> None:
         self.client = client
+        self.settings = settings
         self.ledger = Ledger(client)
         self.leadership = Leadership(client)
         self.recovery = Recovery(client, settings)
         self.leads = False
         self._releases = Releases()
         self._recover_at = 0.0
+        self._full: frozenset[str] = frozenset()
+        """Hosts whose disk is full."""
         self._waiting: dict[str, str] = {}
         self._stop = False
 
@@ -145,13 +150,28 @@ class Dispatcher:
         uses = self.ledger.card_uses()
         self._releases.update(uses, now)
         readings = [self._releases.corrected(host) for host in hosts.cards(self.client)]
-        offers = _offers(hosts.hosts(self.client), readings, free(readings, uses, now, self._releases.ended()))
+        up, sound = hosts.hosts(self.client), self._without_quarantined(usable(readings, now))
+        offers = _offers(up, readings, free(readings, uses, now, self._releases.ended()))
+        self._full = full_hosts(up, self.settings, self._full)
+        offers = self._startable(offers, {card.uuid for card in sound})
         if not any(offer.free for offer in offers):
             return []
         queued = self.ledger.runs_in(RunState.QUEUED)
-        bound = [binding for binding in choose(queued, offers) if self._bound(binding)]
+        willing = [run for run in queued if not waits_for_another(run, offers, sound)]
+        bound = [binding for binding in steered(choose(willing, offers), offers) if self._bound(binding)]
         self._tell_waiting({run.id: why for run in queued if (why := why_waiting(run, offers))})
         return bound
+
+    def _without_quarantined(self, cards: Sequence[Card]) -> list[Card]:
+        quarantined = self.ledger.quarantined(card.uuid for card in cards)
+        return [card for card in cards if card.uuid not in quarantined]
+
+    def _startable(self, offers: Sequence[Offer], sound: Container[str]) -> list[Offer]:
+        """The offers without the cards that are not sound, and none of a host whose disk is full."""
+        return [
+            replace(offer, free=() if offer.host in self._full else tuple(c for c in offer.free if c.uuid in sound))
+            for offer in offers
+        ]
 
     def _bound(self, binding: Binding) -> bool:
         first = binding.cards[0]

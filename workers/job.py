@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import errno
 import logging
 import threading
@@ -14,13 +15,13 @@ from typing import TypeVar
 
 from lab import estimate, store
 from lab.card import Card
-from lab.diagnose import diagnose
+from lab.diagnose import Diagnosis, diagnose
 from lab.errors import CardError, FenceError, LeaseRefused, MoveRefused, OperatorError, UnknownRecord
 from lab.leases import Lease, Leases
 from lab.ledger import Ledger
 from lab.run import Run, RunResult, RunSpec, RunState
 from lab.settings import Settings
-from workers import datasets, launch
+from workers import cures, datasets, disk, heal, launch
 from workers.cardlock import CardLock
 from workers.recover import lose, release_card
 from workers.rundir import RunDir, read_log, read_result, unfinished
@@ -35,6 +36,11 @@ HELD_WAIT_S = 5.0
 """A card's last attempt ends its lease and its lock some milliseconds after its run has ended in the ledger."""
 COMMIT_S = 900.0
 """An end is offered to Redis for so long; a result also stays on disk, where the next attempt finds it."""
+
+
+HANG_ADVICE = "Its log holds the stacks of all threads: look where it waits; a stuck file system or a lock is usual."
+DELETED_ADVICE = "Leave the folders of running runs alone; retry it, it begins anew."
+SILENT_ADVICE = "The training code ended without writing a result; look at its log."
 
 
 @dataclass(frozen=True)
@@ -118,7 +124,7 @@ class Attempt:
             log.warning("%s: %s", self.run.id, error)
             self._give_back(str(error))
         except OSError as error:
-            self._fail(_cause(error), f"the run's directory cannot be used: {error}")
+            self._fail(_diagnosed(error))
         except Exception as error:  # edge of the process: no run may be stuck with a fault of ours
             log.exception("%s: attempt %d broke down", self.run.id, self.lease.fence)
             why = f"the worker broke down: {type(error).__name__}: {error}"
@@ -144,7 +150,7 @@ class Attempt:
     def _train(self, folder: Path, locks: list[CardLock]) -> tuple[Ending, bool]:
         """The trainer has run and ended; whether nothing of it is left."""
         simulated = self.post.card.simulated
-        env = launch.environment(() if simulated else self.lease.cards, self.post.threads)
+        env = launch.environment(() if simulated else self.lease.cards, self.post.threads) | self.run.environ
         trainer = launch.start(TEMPLATES[self.run.template].module, folder, env, [lock.file for lock in locks])
         gone = False
         try:
@@ -171,16 +177,51 @@ class Attempt:
 
     def _settle(self, ending: Ending, folder: Path, fresh: bool) -> None:
         gpu_s = ending.seconds * len(self.lease.cards)
-        if ending.how == "cancelled":
-            by = self._write(lambda: self.ledger.run(self.run.id).message) or "cancelled"
-            result = unfinished(ending.progress, gpu_s)
-            self._write(lambda: self.ledger.cancelled(self.run.id, self.lease.fence, by, result))
-        elif ending.how == "shutdown":
-            self._give_back("its worker was told to stop")
-        elif ending.how == "lease_lost":
-            self._give_back("Redis was away until the lease ran out")
-        elif ending.how == "exited":
-            self._ended_by_itself(ending, folder, gpu_s, fresh)
+        result = unfinished(ending.progress, gpu_s)
+        match ending.how:
+            case "cancelled":
+                self._cancelled(result)
+            case "paused":
+                self._pause(self._said() or "paused", result)
+            case "disk_full":
+                self._pause_for_room(result)
+            case "hung":
+                self._heal(Diagnosis("hang", ending.why, HANG_ADVICE, True), folder, result)
+            case "deleted":
+                self._fail(
+                    Diagnosis("data_missing", f"{folder} was deleted while it ran", DELETED_ADVICE, False), result
+                )
+            case "shutdown":
+                self._give_back("its worker was told to stop")
+            case "lease_lost":
+                self._give_back("Redis was away until the lease ran out")
+            case "exited":
+                self._ended_by_itself(ending, folder, gpu_s, fresh)
+
+    def _said(self) -> str | None:
+        """The run's message: who wants what of it."""
+        return self._write(lambda: self.ledger.run(self.run.id).message)
+
+    def _cancelled(self, result: RunResult) -> None:
+        by = self._said() or "cancelled"
+        self._write(lambda: self.ledger.cancelled(self.run.id, self.lease.fence, by, result))
+
+    def _pause(self, why: str, result: RunResult) -> None:
+        if self._write(lambda: self.ledger.paused(self.run.id, self.lease.fence, why)):
+            log.info("%s: paused, %s", self.run.id, why)
+        else:
+            self._close_cancelling(result)
+
+    def _pause_for_room(self, result: RunResult) -> None:
+        settings = self.post.settings
+        self._pause(disk.message(settings.host), result)
+        text = disk.notice(settings.host, settings)
+        self._write(lambda: self.ledger.notice(self.run.experiment_id, f"disk:{settings.host}", text))
+
+    def _close_cancelling(self, result: RunResult) -> None:
+        """A run that somebody cancelled while its attempt was about to pause or to be tried again is cancelled."""
+        if self._write(lambda: self.ledger.run(self.run.id).state) is RunState.CANCELLING:
+            self._cancelled(result)
 
     def _ended_by_itself(self, ending: Ending, folder: Path, gpu_s: float, fresh: bool) -> None:
         result = read_result(folder) if ending.code == 0 else None
@@ -190,20 +231,45 @@ class Attempt:
                 self._write(lambda: self.ledger.remember_duration(self._kind(), ending.seconds))
             return
         found = diagnose(read_log(folder), ending.code)
-        cause, evidence = found.cause, found.evidence
         if ending.code == 0:
-            cause, evidence = "user_code", "exited with status 0 and without a result"
-        self._fail(cause, evidence, unfinished(ending.progress, gpu_s))
+            found = Diagnosis("user_code", "exited with status 0 and without a result", SILENT_ADVICE, False)
+        self._heal(found, folder, unfinished(ending.progress, gpu_s))
 
     def _finish(self, result: RunResult) -> bool:
         done = self._write(lambda: self.ledger.finish(self.run.id, self.lease.fence, result))
         if done:
             log.info("%s: finished", self.run.id)
+            self._write(lambda: heal.remember(self.ledger, self.run, self.post.card))
         return done is not None
 
-    def _fail(self, cause: str, message: str, result: RunResult | None = None) -> None:
-        if self._write(lambda: self.ledger.fail(self.run.id, self.lease.fence, cause, message, result)):
+    def _heal(self, found: Diagnosis, folder: Path, result: RunResult) -> None:
+        """The run is tried again with whatever may help, or has failed for good."""
+        settings = self.post.settings
+        if found.cause == "disk_full" and disk.is_full(settings):
+            self._pause_for_room(result)
+            return
+        tried = self._write(lambda: heal.examine(self.ledger, settings, self.run, found, self.post.card))
+        if tried is None or tried.step is None:
+            message = cures.last_word(tried.case) if tried else found.evidence
+            self._fail(dataclasses.replace(found, evidence=message), result)
+            return
+        cards, text = self.lease.cards, read_log(folder)
+        moved = self._write(lambda: heal.try_again(self.ledger, settings, tried, cards, self.lease.fence, text))
+        if moved:
+            log.warning("%s: %s: %s; %s, %s", self.run.id, found.cause, found.evidence, moved.message, moved.state)
+        else:
+            self._close_cancelling(result)
+
+    def _fail(self, found: Diagnosis, result: RunResult | None = None) -> None:
+        cause, message, advice = found.cause, found.evidence, found.advice
+        if cause == "disk_full" and disk.is_full(self.post.settings):
+            self._pause_for_room(result or RunResult())
+            return
+        fence = self.lease.fence
+        failed = self._write(lambda: self.ledger.fail(self.run.id, fence, cause, message, result, advice))
+        if failed:
             log.warning("%s: failed, %s: %s", self.run.id, cause, message)
+            self._write(lambda: heal.stop_copies(self.ledger, failed))
 
     def _give_back(self, why: str) -> None:
         if self._write(lambda: self.ledger.give_back(self.run.id, self.lease.fence, why)):
@@ -239,7 +305,7 @@ class Attempt:
             template=run.template,
             model=run.point.model,
             dataset=named,
-            params=dict(run.point.params),
+            params={**run.point.params, **run.overrides},
             epochs=run.epochs,
             max_steps=run.max_steps,
             data_dirs={named: str(folder)} if named and folder else {},
@@ -264,10 +330,14 @@ class Attempt:
             yield locks
 
 
-def _cause(error: OSError) -> str:
+def _diagnosed(error: OSError) -> Diagnosis:
+    """Why the run's directory could not be used."""
+    cause, advice = "permission", "Let the user who runs `overnight work` write there, and retry."
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return "disk_full"
-    return "data_missing" if isinstance(error, FileNotFoundError) else "permission"
+        cause, advice = "disk_full", "Make room in the data folder, and retry."
+    elif isinstance(error, FileNotFoundError):
+        cause, advice = "data_missing", DELETED_ADVICE
+    return Diagnosis(cause, f"the run's directory cannot be used: {error}", advice, False)
 
 
 def _claim(leases: Leases, wanted: Lease, dispatch: int) -> tuple[Lease, float]:

@@ -17,6 +17,7 @@ from lab.queue import AGENT, KnownJob, card_queue, open_queue
 from lab.run import Answer, Experiment, ExperimentState, Request, RequestState, Run, RunState
 from lab.settings import Settings
 from lab.store import Client
+from workers import disk
 from workers.cardlock import CardLock
 
 log = logging.getLogger(__name__)
@@ -86,7 +87,9 @@ class Recovery:
         self.client = client
         self.ledger = Ledger(client)
         self.leases = Leases(client, settings.run.lease_s)
+        self.settings = settings
         self.max_attempts = settings.run.max_attempts
+        self._full: frozenset[str] = frozenset()
         self._agent_queue = open_queue(client, AGENT)
         self._clock = clock
         self._since: dict[Hashable, float] = {}
@@ -106,7 +109,22 @@ class Recovery:
             if not any(entry.startswith(f"{request.id}-") for entry in entries):
                 seen.add(self._suspect_request(request))
         seen |= self._reports(entries)
+        self._resume_where_there_is_room()
         self._since = {key: at for key, at in self._since.items() if key in seen}
+
+    def _resume_where_there_is_room(self) -> None:
+        """Runs that a full disk paused go on; one whose host is gone may find its checkpoint from elsewhere."""
+        up = hosts.hosts(self.client)
+        waiting = [run for run in self.ledger.runs_in(RunState.PAUSED) if run.message == disk.message(run.host)]
+        full = disk.full_hosts(up, self.settings, self._full | {run.host for run in waiting if run.host})
+        for host in full - self._full:
+            log.warning("%s: its disk is full (run.disk_low_gb), nothing is started there", host)
+        self._full = full
+        for run in waiting:
+            if run.host not in full:
+                with contextlib.suppress(MoveRefused):
+                    self.ledger.resume(run.id, "overnight")
+                    log.info("%s: goes on, there is room on the disk of %s again", run.id, run.host)
 
     def _suspect_run(self, run: Run) -> Hashable:
         key = (run.id, run.state, run.dispatches, run.fence)

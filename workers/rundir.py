@@ -6,9 +6,11 @@ import json
 import logging
 import math
 import re
+import statistics
 import time
+from collections import deque
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import ValidationError
 
@@ -18,6 +20,8 @@ from workers.checkpoint import newest_whole, replace_file
 log = logging.getLogger(__name__)
 
 CURVE_POINTS = 500
+USUAL_STEPS = 50
+"""Steps whose median is what a step usually takes."""
 LOG_TAIL_BYTES = 64 * 1024
 _POSITION = frozenset({"kind", "step", "steps_total", "epoch", "epochs_total", "eta_s", "t"})
 _ATTEMPT = re.compile(r"attempt-(\d+)")
@@ -119,13 +123,21 @@ class Metrics:
         self._offset = 0
         self._latest: dict[str, Any] = {}
         self._metrics: dict[str, float | None] = {}
+        self._steps: deque[float] = deque(maxlen=USUAL_STEPS)
+        self._last: tuple[int, float] | None = None
+        self.lines = 0
+        """Lines read so far."""
+        self.phase: Literal["start", "train", "evaluation"] = "start"
+        """What the trainer is at: `start` until its first step line."""
         self.progress = Progress()
         """How far the trainer is, by all lines read so far."""
 
     def read(self) -> str | None:
         """What kind of news there was since the last call: `epoch`, `step`, or None for none."""
         lines = [line for line in map(_parse, self._lines()) if line]
+        self.lines += len(lines)
         for line in lines:
+            self._time(line)
             self._latest |= {k: v for k, v in line.items() if k in _POSITION}
             self._metrics |= {k: _finite(v) for k, v in line.items() if k not in _POSITION and _is_number(v)}
         if not lines:
@@ -135,6 +147,21 @@ class Metrics:
         except ValidationError as error:
             log.debug("%s: no progress in its last line: %s", self._path, error)
         return "epoch" if any(line.get("kind") == "epoch" for line in lines) else "step"
+
+    @property
+    def step_s(self) -> float | None:
+        """Median seconds of the latest steps; None before there are any."""
+        return statistics.median(self._steps) if self._steps else None
+
+    def _time(self, line: dict[str, Any]) -> None:
+        kind, step, at = line.get("kind"), line.get("step"), line.get("t")
+        if kind == "step" and isinstance(step, int) and isinstance(at, int | float):
+            if self._last and step > self._last[0]:
+                self._steps.append((at - self._last[1]) / (step - self._last[0]))
+            self._last = step, at
+        else:
+            self._last = None  # an evaluation lies between
+        self.phase = "evaluation" if kind == "evaluation" else "train"
 
     def _lines(self) -> list[bytes]:
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
 import time
@@ -10,23 +11,28 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeVar
 
+from lab import hosts
+from lab.card import READING_MAX_AGE_S
 from lab.errors import FenceError, UnknownRecord
 from lab.leases import Lease, Leases
 from lab.ledger import Ledger
 from lab.run import Progress, RunState
 from lab.settings import Settings
 from lab.store import AWAY
+from workers import disk
 from workers.launch import Trainer
+from workers.pulse import Pulse
 from workers.rundir import Metrics
 
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
-How = Literal["exited", "cancelled", "shutdown", "lease_lost", "superseded"]
+How = Literal["exited", "cancelled", "paused", "disk_full", "hung", "deleted", "shutdown", "lease_lost", "superseded"]
 
 TICK_S = 0.1
 PROGRESS_EVERY_S = 0.5
 STATE_EVERY_S = 1.0
+DISK_EVERY_S = 5.0
 ASK_AGAIN_S = 1.0
 """Pause after a call that Redis did not answer: each one that hangs takes a second or two from the lease."""
 LAST_S = 0.5
@@ -44,6 +50,8 @@ class Ending:
     seconds: float
     """From its start to its end."""
     progress: Progress
+    why: str = ""
+    """Of a trainer that hung: which signs of life were missing, and where it was stuck."""
 
 
 class Watch:
@@ -64,10 +72,18 @@ class Watch:
         self.leases = leases
         self.lease = lease
         self.trainer = trainer
+        self.attempt = attempt
+        self.all_settings = settings
         self.settings = settings.run
         self.stop_asked = stop_asked
         self.metrics = Metrics(attempt)
+        self.pulse = Pulse(trainer, attempt, self.metrics, self.settings.hang_s, self._utilisation)
         self.began = time.monotonic()
+        self._why = ""
+        self._inode = _inode(attempt)
+        self._disk_at = self.began + DISK_EVERY_S
+        self._saved_before: frozenset[tuple[str, int]] | None = None
+        """Checkpoints that were there when one was asked for; None while none is."""
         self._deadline = since + self.settings.lease_s
         self._renew_at = 0.0
         """At once: the claim was a while ago."""
@@ -98,7 +114,9 @@ class Watch:
         self._report(time.monotonic(), last=True)
         # A trainer that was done before the stop reached it has finished, unless somebody else has the run by now.
         how = self._stopping if self._stopping and (code != 0 or self._stopping == "superseded") else "exited"
-        return Ending(how, code, time.monotonic() - self.began, self.metrics.progress)
+        if how == "exited" and code != 0 and self._deleted():
+            how = "deleted"
+        return Ending(how, code, time.monotonic() - self.began, self.metrics.progress, self._why)
 
     def _look_for_a_stop(self, now: float) -> None:
         margin = self.settings.lease_s * LAST_SHARE
@@ -109,8 +127,70 @@ class Watch:
             self._stop("shutdown", self.settings.grace_s)
         elif now >= self._state_at:
             self._state_at = now + STATE_EVERY_S
-            if self._cancelling():
-                self._stop("cancelled", self.settings.grace_s)
+            self._look_around(now)
+            if self._stopping is None:
+                self._follow_wishes()
+
+    def _look_around(self, now: float) -> None:
+        """The attempt's folder, the disk and the trainer itself are looked at."""
+        if self._deleted():
+            self._stop("deleted", 0.0)
+        elif self.pulse.hangs():
+            self._why = self.pulse.dump()
+            log.warning("%s: hangs, %s", self.lease.run_id, self._why)
+            self._stop("hung", 0.0)
+        elif now >= self._disk_at:
+            self._disk_at = now + DISK_EVERY_S
+            if disk.is_full(self.all_settings):
+                self._stop("disk_full", self.settings.grace_s)
+
+    def _deleted(self) -> bool:
+        """True when the attempt's folder is not the one that it began with; a trainer that saves makes it anew."""
+        return _inode(self.attempt) != self._inode
+
+    def _follow_wishes(self) -> None:
+        """What people asked of the run is done: stopped, paused, or its checkpoint asked for and told of."""
+        run = self._asked(lambda: self.ledger.run(self.lease.run_id))
+        if run is None or run.fence != self.lease.fence:
+            return
+        if run.state is RunState.CANCELLING:
+            self._stop("cancelled", self.settings.grace_s)
+        elif run.wish == "pause":
+            self._stop("paused", self.settings.grace_s)
+        elif run.wish == "checkpoint":
+            self._follow_checkpoint()
+
+    def _follow_checkpoint(self) -> None:
+        """Asked for once the trainer steps (before, it would not hear); told as soon as there is a new one."""
+        if self._saved_before is None:
+            if self.metrics.phase != "start":
+                self._saved_before = self._saved()
+                self.trainer.ask_for_checkpoint()
+        elif self._saved() - self._saved_before:
+            self._saved_before = None
+            progress = self.metrics.progress
+            of = f" of {progress.steps_total}" if progress.steps_total else ""
+            try:
+                told = f"step {progress.step}{of}"
+                self._asked(lambda: self.ledger.wish_done(self.lease.run_id, self.lease.fence, told))
+            except FenceError as error:
+                log.warning("%s", error)
+                self._stop("superseded", 0.0)
+
+    def _saved(self) -> frozenset[tuple[str, int]]:
+        """Names and times of the attempt's checkpoints."""
+        found = set()
+        for path in (self.attempt / "checkpoints").glob("step-*"):
+            with contextlib.suppress(FileNotFoundError):  # pruned in this moment
+                found.add((path.name, path.stat().st_mtime_ns))
+        return frozenset(found)
+
+    def _utilisation(self) -> float | None:
+        """The busiest of the cards, in per cent, as last published; None when nothing recent says."""
+        readings = self._asked(lambda: hosts.cards(self.ledger.client)) or []
+        ours = [card for host in readings for card in host.cards if card.uuid in self.lease.cards]
+        recent = [card for card in ours if time.time() - card.read_at < READING_MAX_AGE_S]
+        return max((card.utilization_pct for card in recent if card.utilization_pct is not None), default=None)
 
     def _stop(self, how: How, grace_s: float) -> None:
         log.info("%s: stopping (%s), %.0f s to save", self.lease.run_id, how, grace_s)
@@ -144,10 +224,6 @@ class Watch:
             log.warning("%s", error)
             self._stop("superseded", 0.0)
 
-    def _cancelling(self) -> bool:
-        run = self._asked(lambda: self.ledger.run(self.lease.run_id))
-        return run is not None and run.state is RunState.CANCELLING
-
     def _unwanted(self) -> How:
         """Why the ledger did not take the start."""
         try:
@@ -167,3 +243,10 @@ class Watch:
             self._ask_at = time.monotonic() + ASK_AGAIN_S
             log.debug("%s: Redis is away: %s", self.lease.run_id, error)
             return None
+
+
+def _inode(path: Path) -> int | None:
+    try:
+        return path.stat().st_ino
+    except OSError:
+        return None

@@ -96,7 +96,6 @@ def test_an_entry_that_comes_twice_does_nothing(lab: Lab) -> None:
     ("how", "cause", "evidence"),
     [
         ("error", "user_code", "mat1 and mat2"),
-        ("oom_gpu", "oom_gpu", "CUDA out of memory"),
         ("sigkill", "oom_host", "SIGKILL"),
         ("exit_silently", "user_code", "without a result"),
         ("bad_args", "bad_args", "--lr-decay"),

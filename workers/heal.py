@@ -1,0 +1,147 @@
+"""A failed attempt is healed where something may help: what is tried, on which card, and whom its end concerns."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from lab.card import Card
+from lab.diagnose import Diagnosis
+from lab.errors import MoveRefused
+from lab.ledger import Ledger
+from lab.plan import Scalar
+from lab.run import Run, RunState
+from lab.settings import Settings
+from workers import cures
+from workers.cures import CURES, Case, Step
+from workers.rundir import RunDir
+from workers.templates import TEMPLATES
+
+log = logging.getLogger(__name__)
+
+IN_A_ROW = 3
+"""So many copies of a configuration that failed alike stop the others."""
+NOT_THE_CONFIGURATIONS = frozenset(
+    {"disk_full", "network", "port_in_use", *(c for c, steps in CURES.items() if any(s.loss for s in steps))}
+)
+"""Causes that lie with host, card or network: other copies of the run may well do better."""
+
+
+@dataclass(frozen=True)
+class Treatment:
+    """What is tried against a failure, or why nothing is."""
+
+    case: Case
+    step: Step | None
+    helped: str | None
+    """The run that this step helped before."""
+
+    @property
+    def name(self) -> str:
+        """The step's name as the run keeps it."""
+        return cures.full_name(self.case, self.step) if self.step else ""
+
+
+def examine(ledger: Ledger, settings: Settings, run: Run, found: Diagnosis, card: Card) -> Treatment:
+    """What is tried next. Reads only."""
+    plan = ledger.experiment(run.experiment_id).plan
+    case = Case(
+        run=run,
+        cause=found.cause,
+        evidence=found.evidence,
+        retryable=found.retryable,
+        params=params_of(run),
+        varied=plan.varying,
+        saved_step=RunDir(settings.runs_dir, run).saved_step() if found.cause == "nan_loss" else None,
+        max_retries=settings.run.max_retries,
+        max_attempts=settings.run.max_attempts,
+    )
+    known, helped = ledger.known_cure(cures.fingerprint(case, card.name)) or (None, None)
+    step = cures.choose(case, known)
+    is_known = step is not None and cures.full_name(case, step) == known and known not in run.cures
+    return Treatment(case, step, helped if is_known else None)
+
+
+def try_again(
+    ledger: Ledger, settings: Settings, treatment: Treatment, cards: Sequence[str], fence: int, text: str
+) -> Run:
+    """The run is queued for its next attempt as the step wants it. Raises FenceError, MoveRefused.
+
+    Args:
+        cards: the attempt's cards.
+        text: its log, which may name the card that broke.
+    """
+    case, step = treatment.case, treatment.step
+    assert step is not None
+    blamed = [card for card in cards if card in text] or list(cards)
+    for card in blamed if step.quarantine_s else ():
+        ledger.quarantine(card, f"{case.run.id}: {case.evidence}"[:300], step.quarantine_s)
+    if step.anew:
+        RunDir(settings.runs_dir, case.run).set_checkpoints_aside()
+    return ledger.again(
+        case.run.id,
+        fence,
+        treatment.name,
+        cures.sentence(step, case, treatment.helped),
+        lost=step.loss,
+        overrides=cures.overrides(step, case),
+        environ=dict(step.environ),
+        avoid=tuple(blamed) if step.elsewhere else (),
+    )
+
+
+def remember(ledger: Ledger, run: Run, card: Card) -> None:
+    """What cured the finished run is known for the next one with its fault."""
+    if run.cures:
+        cause = run.cures[-1].split("/")[0]
+        case = Case(run=run, cause=cause, evidence="", retryable=True, params=params_of(run))
+        ledger.remember_cure(cures.fingerprint(case, card.name), run.cures[-1], run.id)
+
+
+def params_of(run: Run) -> dict[str, Scalar]:
+    """The template's parameters as an attempt has them: its defaults, the point's values, what cures changed."""
+    fields = TEMPLATES[run.template].params.model_fields
+    defaults = {name: field.default for name, field in fields.items()}
+    return {**defaults, **run.point.params, **run.overrides}
+
+
+def stop_copies(ledger: Ledger, run: Run) -> list[Run]:
+    """After three copies of the run's configuration in a row have failed alike, those that wait are cancelled.
+
+    Copies differ in their seed alone. A diverged run of an experiment that varies lr is a result and stops nothing.
+    """
+    experiment = ledger.experiment(run.experiment_id)
+    result = run.cause == "nan_loss" and "lr" in experiment.plan.varying
+    if run.cause is None or run.cause in NOT_THE_CONFIGURATIONS or result:
+        return []
+    copies = [other for other in ledger.runs(run.experiment_id) if _configuration(other) == _configuration(run)]
+    ended = [other for other in copies if other.state in (RunState.FINISHED, RunState.FAILED)]
+    last = sorted(ended, key=lambda other: other.finished_at or 0.0)[-IN_A_ROW:]
+    if len(last) < IN_A_ROW or any(other.cause != run.cause for other in last):
+        return []
+    label = run.point.label(tuple(name for name in experiment.plan.varying if name != "seed"))
+    why = f"not started: {label} failed {IN_A_ROW} times in a row with {run.cause}"
+    stopped = [other for other in copies if other.state is RunState.QUEUED and _stop(ledger, other, why)]
+    if stopped:
+        log.warning("%s: %d queued runs of %s are %s", run.experiment_id, len(stopped), label, why)
+        text = (
+            f"{label} failed {IN_A_ROW} times in a row with {run.cause} ({run.message}), so its {len(stopped)} "
+            f"remaining run{'s are' if len(stopped) > 1 else ' is'} not started. {run.advice or ''}"
+        )
+        ledger.notice(run.experiment_id, f"stopped:{_configuration(run)}:{run.cause}", text.strip())
+    return stopped
+
+
+def _stop(ledger: Ledger, run: Run, why: str) -> bool:
+    try:
+        ledger.cancel_run(run.id, "overnight", why)
+    except MoveRefused:
+        return False
+    return True
+
+
+def _configuration(run: Run) -> str:
+    """What is the same in all copies."""
+    params = sorted((name, repr(value)) for name, value in run.point.params.items() if name != "seed")
+    return repr((run.template, run.point.model, run.point.dataset, params))
