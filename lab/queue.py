@@ -26,6 +26,9 @@ AGENT = "agent"
 
 FAILURE_TTL_S = 86_400
 
+QUEUES: str = Queue.redis_queues_keys
+"""Redis key of RQ's set of queues."""
+
 
 class RefusedJob(OperatorError):
     """A queue entry names a function outside the fixed list."""
@@ -67,3 +70,12 @@ def put(queue: Queue, function: str, *args: Any, job_id: str, pipeline: Pipeline
         job_id: letters, digits, dashes and underscores; a new one for each try, since RQ remembers old ones for a day.
     """
     queue.enqueue_call(function, args=args, job_id=job_id, result_ttl=0, failure_ttl=FAILURE_TTL_S, pipeline=pipeline)
+
+
+def entries(client: Client) -> dict[str, list[str]]:
+    """Ids of what waits in each queue that was ever used, next one first; for a client that decodes."""
+    names = sorted(name.removeprefix(Queue.redis_queue_namespace_prefix) for name in client.smembers(QUEUES))
+    with client.pipeline(transaction=False) as pipe:
+        for name in names:
+            pipe.lrange(Queue.redis_queue_namespace_prefix + name, 0, -1)
+        return dict(zip(names, pipe.execute(), strict=True))

@@ -37,7 +37,7 @@ Check = Callable[[Settings], Iterator[Finding]]
 def examine(settings: Settings) -> list[Finding]:
     """Every check's findings; a check that breaks is itself a finding."""
     findings: list[Finding] = []
-    for check in (_redis, _cards, _hosts, _model, _slack, _disk, _datasets):
+    for check in (_redis, _cards, _hosts, _model, _slack, _disk, _datasets, _ledger):
         try:
             findings += check(settings)
         except (OvernightError, OSError) as error:
@@ -149,3 +149,17 @@ def _datasets(settings: Settings) -> Iterator[Finding]:
         if not dataset.present and dataset.name in settings.datasets:
             detail = f"{dataset.name}: {dataset.how_to_get}"
             yield Finding(part="data", state="broken", detail=detail, key=f"datasets.{dataset.name}")
+
+
+def _ledger(settings: Settings) -> Iterator[Finding]:
+    from terminal.agreement import examine
+
+    try:
+        seen = examine(settings, store.connect(settings))
+    except store.AWAY:
+        return
+    for disagreement in seen.found:
+        yield Finding(part="ledger", state="broken", detail=str(disagreement))
+    if not seen.found:
+        kept = f"{seen.n_runs} runs of {seen.n_experiments} experiments"
+        yield Finding(part="ledger", state="ok", detail=f"{kept}; ledger and run directories agree")

@@ -34,6 +34,7 @@ from lab import store
 from lab.ledger import Ledger
 from lab.run import FINAL_RUN, RequestState
 from lab.settings import Settings, load
+from terminal import agreement
 
 ROOT = Path(__file__).parents[2]
 EARLIER = Path(__file__).with_name("earlier.py")
@@ -195,6 +196,7 @@ def look(settings: Settings, before: dict[str, Any], lab: Lab) -> dict[str, Any]
         "failed_without_cause": [run.id for run in runs if run.state.value == "failed" and not run.cause],
         "unfinished": unfinished,
         "resumed": sum(resumed(settings, run.id) for run in runs),
+        "disagreements": [str(disagreement) for disagreement in agreement.examine(settings, ledger.client).found],
         "request_answered": ledger.request(before["request"]).answer is not None,
         "unreadable": unreadable(lab, [e.id for e in ledger.experiments() if e.approved_at]),
     }
@@ -247,7 +249,7 @@ def wait(there: Callable[[], bool], what: str) -> None:
         time.sleep(0.1)
 
 
-LOSSES = ("lost", "changed_after_their_end", "failed_without_cause", "unfinished", "unreadable")
+LOSSES = ("lost", "changed_after_their_end", "failed_without_cause", "unfinished", "disagreements", "unreadable")
 
 
 def main(*ways: str) -> int:
