@@ -68,7 +68,7 @@ def estimate(
         lanes.sort()
         lanes[0] += length
     gpu_s = sum(s * w.gpus for s, w in zip(seconds, works, strict=True))
-    basis = f"from {known} earlier runs" if known == len(works) else "rough: no history yet"
+    basis = f"from {known} earlier run{'' if known == 1 else 's'}" if known == len(works) else "rough: no history yet"
     if 0 < known < len(works):
         basis = f"rough: history for {known} of {len(works)} runs"
     return Estimate(
@@ -81,7 +81,11 @@ def words(estimate: Estimate | None) -> str:
     if estimate is None:
         return "no estimate yet"
     cards = f"{estimate.cards} card{'' if estimate.cards == 1 else 's'}"
-    return f"about {duration(estimate.wall_s)} on {cards}, {estimate.gpu_hours:.2g} GPU-h ({estimate.basis})"
+    return f"about {duration(estimate.wall_s)} on {cards}, {_gpu_hours(estimate.gpu_hours)} GPU-h ({estimate.basis})"
+
+
+def _gpu_hours(hours: float) -> str:
+    return f"{hours:.0f}" if hours >= 10 else f"{hours:.2g}"
 
 
 def duration(seconds: float) -> str:
