@@ -41,6 +41,10 @@ class ModelError(OvernightError):
     """The language model gave nothing usable (away, slow, nonsense); the reader's plan stands."""
 
 
+def _refusal(subject: str, state: str, wanted: str) -> str:
+    return f"{subject} is {state} already" if state == wanted else f"{subject} is {state}, so it cannot become {wanted}"
+
+
 class MoveRefused(OvernightError):
     """A record was not in a state from which the move is allowed; nothing was written.
 
@@ -51,7 +55,7 @@ class MoveRefused(OvernightError):
     """
 
     def __init__(self, subject: str, state: str, wanted: str) -> None:
-        super().__init__(f"{subject} is {state}, so it cannot become {wanted}")
+        super().__init__(_refusal(subject, state, wanted))
         self.subject = subject
         self.state = state
         self.wanted = wanted

@@ -30,6 +30,16 @@ DONE: dict[str, str] = {
 """What a run is after an order, by its state."""
 
 
+CHANGED: dict[Verb, str] = {
+    "cancel": "cancelled",
+    "pause": "paused",
+    "resume": "resumed",
+    "retry": "retried",
+    "priority": "a run of another priority",
+}
+"""What an order would have made of it, for a refusal."""
+
+
 class NotYours(RequestError):
     """Somebody else's experiment; only its owner or an admin may change it."""
 
@@ -101,7 +111,7 @@ def _each(order: Order, ledger: Ledger, user: str, experiment: Experiment | None
     if refused is not None:
         raise refused
     raise MoveRefused(
-        experiment.id if experiment else order.subject, experiment.state if experiment else "", order.verb
+        experiment.id if experiment else order.subject, experiment.state if experiment else "", CHANGED[order.verb]
     )
 
 
