@@ -18,6 +18,8 @@ from lab.run import Estimate
 NO_HOST = "no host is up, so nothing was checked: the runs wait until one is"
 NATIVE_SIZE = 224
 """Side in pixels at which the catalogue's floating point operations were counted."""
+TRAINABLE = ("timm", "torchvision")
+"""Sources in the catalogue whose models the template vision can build."""
 BUILT_IN = ("synthetic",)
 """Data sets that nobody means when he names none."""
 
@@ -140,8 +142,8 @@ def _models(plan: Plan) -> str | None:
     if plan.template != "vision":
         return None
     for model in plan.models:
-        if catalog.source(model) not in ("timm", "torchvision"):
-            near = ", ".join(catalog.nearest(model, "model"))
+        if catalog.source(model) not in TRAINABLE:
+            near = ", ".join(n for n in catalog.nearest(model, "model") if catalog.source(n) in TRAINABLE)
             return (
                 f"{model} is no image classifier of timm or torchvision, the only models that can be trained here so"
                 f" far.{f' Near that name: {near}.' if near else ''}"
