@@ -55,7 +55,7 @@ class Hold:
         """Why the card could not be held at all; set when the child said so and no child ever beat."""
         self.status: KeeperStatus | None = None
         """What the child last said, None before the first start; beats are counted over all children."""
-        self._command = [*(command or (sys.executable, "-m", "keeper.heartbeat")), *which]
+        self._command = [*(command or (sys.executable, "-P", "-m", "keeper.heartbeat")), *which]
         self._command += ["--interval", str(interval_s), "--parent", str(os.getpid())]
         self._command += ["--simulate"] if simulate else []
         self._interval_s = interval_s

@@ -14,7 +14,7 @@ from pathlib import Path
 from types import TracebackType
 
 from lab import hosts, store
-from lab.errors import OperatorError
+from lab.errors import ConfigError, OperatorError
 from lab.processes import die_with_parent, end_group
 from lab.settings import Settings
 
@@ -59,7 +59,10 @@ class Stack:
 
     def __enter__(self) -> Stack:
         with contextlib.ExitStack() as starting:
-            self._logs.mkdir(parents=True, exist_ok=True)
+            try:
+                self._logs.mkdir(parents=True, exist_ok=True)
+            except OSError as error:
+                raise ConfigError("data_dir", f"{self._logs} cannot be made: {error.strerror}") from None
             if self.settings.redis_url is None:
                 self._valkey = starting.enter_context(store.embedded(self.settings))
             self.client = store.connect(self.settings)
@@ -119,7 +122,7 @@ class Stack:
                 environ.pop(key, None)
         with self.log_path(part.name).open("ab") as out:
             part.process = subprocess.Popen(
-                [sys.executable, "-m", "overnight", part.name],
+                [sys.executable, "-P", "-m", "overnight", part.name],  # no folder here named overnight stands in front
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=subprocess.STDOUT,
