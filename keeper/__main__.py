@@ -67,10 +67,9 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _index(text: str) -> int:
-    index = int(text)
-    if index < 0:
+    if not text.isdecimal():
         raise argparse.ArgumentTypeError(f"{text} is no card: indexes count from 0")
-    return index
+    return int(text)
 
 
 def _interval(text: str) -> float:

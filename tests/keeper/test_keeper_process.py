@@ -260,7 +260,7 @@ def test_without_a_driver_it_says_so_and_ends_with_1(keep: Callable[..., Keeper]
     [
         ([], "one of the arguments --gpu --uuid is required"),
         (["--gpu", "-1"], "indexes count from 0"),
-        (["--gpu", "two"], "invalid"),
+        (["--gpu", "two"], "two is no card"),
         (["--gpu", "0", "--uuid", "GPU-x"], "not allowed with"),
         (["--gpu", "0", "--interval", "0"], "between 0.1 and 86400"),
         (["--gpu", "0", "--interval", "nan"], "between 0.1 and 86400"),
