@@ -41,6 +41,13 @@ def main() -> None:
         sys.exit(1)
     except KeyboardInterrupt:
         sys.exit(130)
+    except Exception as error:
+        from lab.store import AWAY
+
+        if not isinstance(error, AWAY):
+            raise
+        typer.echo(f"overnight: Redis went away ({type(error).__name__}); `overnight doctor` looks for it", err=True)
+        sys.exit(1)
 
 
 # -- processes ---------------------------------------------------------------------------------------------------
@@ -109,7 +116,9 @@ def keep() -> None:
 
 
 @app.command(rich_help_panel="Processes")
-def simulate(port: Annotated[int, typer.Option(help="Port on 127.0.0.1; 0 takes a free one.")] = 0) -> None:
+def simulate(
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port on 127.0.0.1; 0 takes a free one.")] = 0,
+) -> None:
     """A local Slack to try the bot with; prints its page and the two tokens."""
     from bot.simulator.__main__ import main as run
 
@@ -124,7 +133,7 @@ def demo(
     text: Annotated[str, typer.Argument(help="What to ask.")] = DEMO_TEXT,
     out: Annotated[Path, typer.Option(help="Folder for report.md, curves.png and thread.json.")] = Path("demo-out"),
     keep_page: Annotated[bool, typer.Option("--keep", help="Leave the page up at the end, until Ctrl-C.")] = False,
-    port: Annotated[int, typer.Option(help="Port of the page; 0 takes a free one.")] = 0,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port of the page; 0 takes a free one.")] = 0,
 ) -> None:
     """Everything on one machine, with a simulated Slack and simulated cards: ask, run, report."""
     from terminal.demo import run

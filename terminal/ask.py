@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.prompt import Confirm
 
 from lab import store
-from lab.errors import MoveRefused
+from lab.errors import MoveRefused, StoreAwayError
 from lab.settings import Settings
 from terminal.thread import Thread
 
@@ -25,11 +25,22 @@ def run(settings: Settings, client: store.Client, console: Console, text: str, *
     thread.show_answer(answer)
     if answer.kind != "plan" or answer.experiment_id is None:
         return 0 if answer.kind in ("reply", "cards") else 1
-    if not yes and not (console.is_terminal and Confirm.ask("Run it?", console=console, default=True)):
+    if not yes and not _agreed(console):
         thread.ledger.cancel(answer.experiment_id, thread.user)
         console.print("not run" if console.is_terminal else "not run: give --yes to run without asking")
         return 1
     return _run(thread, answer.experiment_id, out)
+
+
+def _agreed(console: Console) -> bool:
+    """Asks in a terminal; Ctrl-C and Ctrl-D there mean no."""
+    if not console.is_terminal:
+        return False
+    try:
+        return Confirm.ask("Run it?", console=console, default=True)
+    except (KeyboardInterrupt, EOFError):
+        console.print()
+        return False
 
 
 def _run(thread: Thread, experiment_id: str, out: Path) -> int:
@@ -46,6 +57,11 @@ def _run(thread: Thread, experiment_id: str, out: Path) -> int:
             f" {experiment_id}` stops it"
         )
         return 130
+    except store.AWAY:
+        raise StoreAwayError(
+            f"Redis is away; {experiment_id} goes on when it is back (`overnight up`), `overnight show {experiment_id}`"
+            " tells how it stands"
+        ) from None
     if report is None:
         thread.console.print(f"{experiment_id} was cancelled")
         return 1

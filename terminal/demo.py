@@ -43,9 +43,7 @@ def run(text: str, out: Path, console: Console, *, keep_page: bool, port: int) -
     out.mkdir(parents=True, exist_ok=True)
     for sig in (signal.SIGINT, signal.SIGTERM):  # a shell's background job starts with SIGINT ignored
         signal.signal(sig, signal.default_int_handler)
-    from bot.simulator import Simulator
-
-    with Simulator(port) as slack, _folder() as folder:
+    with _simulator(port) as slack, _folder() as folder:
         config = write_config(slack, folder, _cards())
         environ = _own_environment(config)
         settings = load(config)
@@ -160,6 +158,21 @@ def _until_interrupted(stack: Stack) -> None:
     with contextlib.suppress(KeyboardInterrupt):
         while not stop.wait(1.0):
             stack.step()
+
+
+@contextlib.contextmanager
+def _simulator(port: int) -> Iterator[Simulator]:
+    """The simulated Slack. Raises DemoFailed when the port cannot be used."""
+    from bot.simulator import Simulator
+
+    try:
+        slack = Simulator(port).start()
+    except OSError as error:
+        raise DemoFailed(f"port {port} of 127.0.0.1 cannot be used: {error.strerror}; try --port 0") from None
+    try:
+        yield slack
+    finally:
+        slack.stop()
 
 
 @contextlib.contextmanager

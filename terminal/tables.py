@@ -38,6 +38,7 @@ def show_experiment(
 ) -> dict[str, Any]:
     """The experiment as a JSON document; printed for people too when there is a console. Raises UnknownRecord."""
     ledger = Ledger(client)
+    experiment_id = experiment_id.split("/")[0]  # a run is shown with its experiment
     experiment = ledger.experiment(experiment_id)
     approved = experiment.approved_at is not None
     runs = ledger.runs(experiment_id) if approved else []
