@@ -38,6 +38,7 @@ class Seed:
     curves: Curves = field(default_factory=dict)
     cause: str | None = None
     message: str | None = None
+    advice: str | None = None
 
 
 @dataclass(frozen=True)
@@ -161,7 +162,7 @@ def _seed(run: Run, metric: str) -> Seed:
     outcome, value = _outcome(run, metric)
     curves = {name: tuple(points) for name, points in run.result.curves.items()} if run.result else {}
     seed = run.point.params.get("seed")
-    return Seed(run.id, seed, value, outcome, curves, run.cause, run.message)
+    return Seed(run.id, seed, value, outcome, curves, run.cause, run.message, run.advice)
 
 
 def _outcome(run: Run, metric: str) -> tuple[Outcome, float | None]:

@@ -108,7 +108,7 @@ def _failed(points: Sequence[PointData], metric: str) -> Iterator[FailedRun]:
             missing = "its last value is not a number" if seed.outcome == "diverged" else "it did not report it"
             message = seed.message or (None if seed.cause else f"{metric_name(metric)}: {missing}")
             label = point.label if seed.seed is None else f"{point.label} seed {seed.seed}"
-            yield FailedRun(run_id=seed.run_id, label=label, cause=seed.cause, message=message)
+            yield FailedRun(run_id=seed.run_id, label=label, cause=seed.cause, message=message, advice=seed.advice)
 
 
 def _figures(experiment: Experiment, points: Sequence[PointData], metric: str, runs: Sequence[Run]) -> dict[str, bytes]:
@@ -174,7 +174,18 @@ def _notes(experiment: Experiment, runs: Sequence[Run], points: Sequence[PointDa
         yield words.say("note_last")
     if len({(p.epochs, p.max_steps) for p in points}) > 1:
         yield words.say("note_lengths")
+    yield from _changes(latest(runs), words)
     yield from _effort(experiment, runs, words)
+
+
+def _changes(runs: Sequence[Run], words: Words) -> Iterator[str]:
+    """What was changed on runs to heal them, each change with all the runs that had it."""
+    said: dict[str, list[str]] = {}
+    for run in runs:
+        for change in run.changes:
+            said.setdefault(change, []).append(run.id)
+    for change, ids in said.items():
+        yield f"{words.names(list(dict.fromkeys(ids)))}: {change}"
 
 
 def _effort(experiment: Experiment, runs: Sequence[Run], words: Words) -> Iterator[str]:

@@ -79,6 +79,8 @@ class FailedRun(Record):
     label: str
     cause: str | None = None
     message: str | None = None
+    advice: str | None = None
+    """What a person can do about it."""
 
 
 class Report(Record):
@@ -203,7 +205,7 @@ def summary_lines(report: Report) -> list[str]:
     lines = [report.verdict.headline, *report.verdict.details, ""]
     width = max((len(_place(r, report)) for r in report.rows), default=0)
     lines += [f"  {_place(row, report):<{width}}  {_row_line(row, report)}" for row in report.rows]
-    lines += [f"  {run.run_id} failed: {_reason(run)}" for run in report.failed]
+    lines += [f"  {run.run_id} failed: {reason(run)}" for run in report.failed]
     return [*lines, "", f"{counts(report)}, {used(report)}", f"again: {report.again}"]
 
 
@@ -216,7 +218,7 @@ def to_markdown(report: Report) -> str:
         "\n".join(f"- {_text(d)}" for d in report.verdict.details),
         _table(report),
         "\n".join(f"![{_alt(name)}]({name})" for name in report.figures),
-        _section("Failed runs", [f"{_text(r.run_id)} ({_text(r.label)}): {_text(_reason(r))}" for r in report.failed]),
+        _section("Failed runs", [f"{_text(r.run_id)} ({_text(r.label)}): {_text(reason(r))}" for r in report.failed]),
         _section("Warnings", [_text(w) for w in report.warnings]),
         _section("Notes", [_text(n) for n in report.notes]),
         f"{counts(report)}; {used(report)}.",
@@ -264,8 +266,10 @@ def _place(row: Row, report: Report) -> str:
     return f"{row.dataset}: {row.label}" if several and row.dataset else row.label
 
 
-def _reason(run: FailedRun) -> str:
-    return ": ".join(part for part in (run.cause, run.message) if part) or "no cause known"
+def reason(run: FailedRun) -> str:
+    """Cause, deciding line and advice in one line, as far as they are known."""
+    found = ": ".join(part for part in (run.cause, run.message) if part) or "no cause known"
+    return f"{found} ({run.advice})" if run.advice else found
 
 
 def _memory(size: int) -> str:

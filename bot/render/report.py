@@ -6,7 +6,18 @@ from collections.abc import Sequence
 
 from bot.render.message import CELLS_CHARS, Block, Message, actions, button, context, message, section, table
 from bot.render.text import code, cut, escape, name, shorten
-from lab.report import Report, Row, counts, format_interval, format_pm, is_share, metric_name, summary_lines, used
+from lab.report import (
+    Report,
+    Row,
+    counts,
+    format_interval,
+    format_pm,
+    is_share,
+    metric_name,
+    reason,
+    summary_lines,
+    used,
+)
 
 RETRY = "retry_failed"
 
@@ -72,7 +83,7 @@ def _end(report: Report) -> str:
 
 
 def _small_print(report: Report) -> list[str]:
-    failed = [f"{name(f.run_id)} failed: {name(f.cause or f.message or 'no cause known', 150)}" for f in report.failed]
+    failed = [f"{name(f.run_id)} failed: {name(reason(f), 250)}" for f in report.failed]
     more = len(failed) - MOST_FAILED
     lines = failed[:MOST_FAILED] + ([f"and {more} more failed"] if more > 0 else [])
     said = [escape(cut(" ".join(text.split()), 250)) for text in (*report.warnings, *report.notes)]

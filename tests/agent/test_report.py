@@ -103,6 +103,24 @@ def test_caveats_are_stated() -> None:
     assert report.warnings == ("no pretrained weights (exp-12/1, exp-12/2, exp-12/3 and 3 others)",)
 
 
+def test_what_was_changed_on_runs_is_noted() -> None:
+    """A number from a changed run must not pass for one from the plan."""
+    halved = "micro-batch halved to 32 (2 parts a step) after it did not fit the card (same effective batch)"
+    runs = [r.model_copy(update={"changes": (halved,)}) if r.number in (2, 3) else r for r in six()]
+    report, _ = build(experiment(), runs, now=5.0)
+
+    assert f"exp-12/2 and exp-12/3: {halved}" in report.notes
+
+
+def test_a_failed_run_comes_with_what_to_do() -> None:
+    """Whoever reads it in the morning acts on it."""
+    lost = failed(6, "efficientnet_b0", 2, "import_error").model_copy(update={"advice": "install apex"})
+    report, _ = build(experiment(), [*six()[:5], lost], now=5.0)
+
+    assert report.failed[0].advice == "install apex"
+    assert "  exp-12/6 failed: import_error: loss is nan at step 40 (install apex)" in summary_lines(report)
+
+
 def test_failed_runs_are_listed_with_their_cause_and_cost() -> None:
     runs = [*six()[:5], failed(6, "efficientnet_b0", 2, "nan_loss")]
     report, _ = build(experiment(), runs, now=5.0)
