@@ -59,6 +59,7 @@ def up() -> None:
     import logging
     import threading
 
+    from terminal.cards import read_here
     from terminal.stack import EVERYTHING, Stack
 
     settings = _settings("up")
@@ -71,6 +72,8 @@ def up() -> None:
         log.info("up: %s; logs in %s", ", ".join(names), settings.data_dir / "logs")
         if not has_slack:
             log.warning("no Slack tokens (slack.bot_token, slack.app_token): `overnight ask` is the entrance")
+        if problem := read_here(settings).problem:
+            log.warning("no card to train on, runs will wait: %s", problem)
         while not stop.wait(1.0):
             stack.step()
 
@@ -277,7 +280,7 @@ def cards(
 
 @app.command(rich_help_panel="Lab")
 def doctor(as_json: Json = False) -> None:
-    """Check Redis, cards, model endpoint, Slack tokens, disk and data sets; name the key to fix."""
+    """Check Redis, cards, model endpoint, Slack, disk, data sets, ledger and run directories; name what to fix."""
     from terminal.doctor import examine
 
     findings = examine(_settings(None))
@@ -287,6 +290,30 @@ def doctor(as_json: Json = False) -> None:
         for finding in findings:
             typer.echo(finding.line())
     sys.exit(1 if any(finding.state == "broken" for finding in findings) else 0)
+
+
+@app.command(rich_help_panel="Lab")
+def backup(
+    file: Annotated[Path, typer.Argument(help="The archive to write, lab.tar.gz.")],
+    checkpoints: Annotated[bool, typer.Option(help="Checkpoints too: most of the bytes.")] = False,
+) -> None:
+    """Write ledger, reports and run directories into one archive; the lab may be at work."""
+    from terminal.backup import backup as write
+
+    written = write(_settings(None), file, checkpoints=checkpoints)
+    typer.echo(f"{file}: {written.keys} keys and {written.files} files, {file.stat().st_size / 2**20:.1f} MiB")
+
+
+@app.command(rich_help_panel="Lab")
+def restore(file: Annotated[Path, typer.Argument(help="An archive of `overnight backup`.")]) -> None:
+    """Put a backup into an empty data folder; `overnight up` goes on from there."""
+    from terminal.backup import restore as put_back
+
+    settings = _settings(None)
+    restored = put_back(settings, file)
+    typer.echo(
+        f"{settings.data_dir}: {restored.keys} keys and {restored.files} files; `overnight up` goes on from there"
+    )
 
 
 @app.command(rich_help_panel="Lab")
