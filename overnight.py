@@ -73,7 +73,7 @@ def up() -> None:
         if not has_slack:
             log.warning("no Slack tokens (slack.bot_token, slack.app_token): `overnight ask` is the entrance")
         if problem := read_here(settings).problem:
-            log.warning("no card to train on, runs will wait: %s", problem)
+            log.warning("no card to train on, the runs wait until there is one: %s", problem)
         while not stop.wait(1.0):
             stack.step()
 

@@ -16,6 +16,7 @@ from lab.plan import Axis, Plan, Point, number
 from lab.run import Estimate
 
 NO_HOST = "no host is up, so nothing was checked: the runs wait until one is"
+NO_CARD = "no card can train right now: the runs wait until one can; `overnight doctor` on the host says why"
 NATIVE_SIZE = 224
 """Side in pixels at which the catalogue's floating point operations were counted."""
 TRAINABLE = ("timm", "torchvision")
@@ -79,8 +80,8 @@ def prepare(plan: Plan, lab: Lab, ledger: Ledger, max_runs: int) -> Prepared:
         question = _impossible(plan, lab)
     if question is not None:
         return Prepared(plan, question=question)
-    if not lab.hosts:
-        plan = plan.model_copy(update={"notes": (*plan.notes, NO_HOST)})
+    if not lab.hosts or not lab.usable():
+        plan = plan.model_copy(update={"notes": (*plan.notes, NO_CARD if lab.hosts else NO_HOST)})
     return Prepared(plan, _estimate(plan, lab, ledger))
 
 
