@@ -34,6 +34,8 @@ T = TypeVar("T")
 
 HELD_WAIT_S = 5.0
 """A card's last attempt ends its lease and its lock some milliseconds after its run has ended in the ledger."""
+HELD_AGAIN_S = 30.0
+"""A card that somebody else's process still holds after that is left alone for so long; other cards take its runs."""
 COMMIT_S = 900.0
 """An end is offered to Redis for so long; a result also stays on disk, where the next attempt finds it."""
 
@@ -122,6 +124,7 @@ class Attempt:
                 self._run(locks)
         except CardError as error:
             log.warning("%s: %s", self.run.id, error)
+            self._leave_alone(str(error))
             self._give_back(str(error))
         except OSError as error:
             self._fail(_diagnosed(error))
@@ -270,6 +273,16 @@ class Attempt:
         if failed:
             log.warning("%s: failed, %s: %s", self.run.id, cause, message)
             self._write(lambda: heal.stop_copies(self.ledger, failed))
+
+    def _leave_alone(self, why: str) -> None:
+        """The cards that `why` names get no run for a while: else this one comes straight back, for ever."""
+
+        def write() -> None:
+            for card in self.lease.cards:
+                if card in why:
+                    self.ledger.quarantine(card, why, HELD_AGAIN_S)
+
+        self._write(write)
 
     def _give_back(self, why: str) -> None:
         if self._write(lambda: self.ledger.give_back(self.run.id, self.lease.fence, why)):

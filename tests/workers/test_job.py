@@ -18,6 +18,7 @@ from lab.run import Progress, Run, RunResult, RunSpec, RunState, Usage
 from lab.settings import Settings
 from tests.workers.under_test import Lab, until
 from workers import job, rundir
+from workers.cardlock import CardLock
 from workers.checkpoint import replace_file
 from workers.job import Post, run_attempt, take_post
 
@@ -241,6 +242,20 @@ def test_a_folder_that_cannot_be_written_fails_the_run(lab: Lab) -> None:
 
     assert lab.ledger.run(run.id).cause == "permission"
     assert Leases(lab.client, 10).held(CARD.uuid) is None
+
+
+def test_a_card_that_a_stray_process_holds_is_left_alone_for_a_while(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else its run comes back to it again and again, and the experiment never ends."""
+    monkeypatch.setattr(job, "HELD_WAIT_S", 0.1)
+    run = bound(lab, steps=2)
+    stray = CardLock(lab.settings.data_dir, CARD.uuid)
+    stray.take(0)
+
+    attempt(run)
+    stray.close()
+
+    assert lab.ledger.run(run.id).state is RunState.QUEUED
+    assert "still held" in lab.ledger.quarantined([CARD.uuid])[CARD.uuid]
 
 
 def test_metrics_are_read_line_by_whole_line(lab: Lab) -> None:
