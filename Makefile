@@ -42,6 +42,9 @@ bench: $(READY) ## speed and memory, as one JSON document
 upgrade-test: $(READY) ## moves live runs of an earlier revision (FROM=v0.1.0) to this one, as one JSON document
 	@$(RUN) tests/upgrade/run.py $(ARGS)
 
+chaos: $(READY) ## kills parts of a running lab at random: KILLS=200, SEED=1, STATE=file to add calls up
+	@KILLS="$(KILLS)" SEED="$(SEED)" STATE="$(STATE)" $(RUN) -m tests.chaos.kills
+
 clean: ## removes what the targets left, apart from .venv
 	rm -rf build demo-out bench-out .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name .venv -prune -o -name __pycache__ -type d -prune -exec rm -rf {} +
