@@ -1,0 +1,557 @@
+"""What cards, hosts, schedulers and ranks say when they end a run."""
+
+from __future__ import annotations
+
+from lab.diagnose.rules import PATH, RANKS, ROOT, SPECIFIC, SYMPTOM, Rule, any_of
+
+SMALLER = "Halve the micro-batch and double the accumulation steps: the effective batch stays the same."
+FEWER = "Use fewer data-loading workers or ask for more host memory; a smaller batch hardly helps."
+SHM = any_of(
+    """
+    /dev/shm | torch_shm | /torch_ | psm_ | multiprocessing/synchronize.py | multiprocessing/heap.py | _share_filename
+    shared memory | shared_memory.py | multiprocessing/reductions.py | semlock
+    """
+)
+"""Near one of these a full device is /dev/shm."""
+
+MACHINE: tuple[Rule, ...] = (
+    # -- memory of the card ------------------------------------------------------------------------------------------
+    Rule(
+        "oom_gpu",
+        ROOT,
+        any_of(
+            """
+            out of memory. tried to allocate*reserved by pytorch | cuda out of memory. tried to allocate
+            """
+        ),
+        f"The card could not give another {{}}. {SMALLER}",
+        value=r"tried to allocate ([\d.]+ ?[KMGT]i?B)",
+        otherwise="block",
+        unless=("cpuallocator",),
+    ),
+    Rule(
+        "oom_gpu",
+        ROOT,
+        any_of(
+            """
+            cuda out of memory | cuda error: out of memory | cuda driver error: out of memory
+            cuda runtime error (2) : out of memory | hip out of memory | cuda_error_out_of_memory
+            cudaerrormemoryallocation | cuda failure*out of memory | cuda failure 2 | outofmemoryerror:*gpu
+            resource_exhausted: out of memory | resource_exhausted: failed to allocate
+            oom when allocating tensor*gpu | resource exhausted: oom when allocating
+            no available memory for the cache blocks | less than desired gpu memory utilization
+            out of memory*failed to allocate*on gpu | gpu out of memory | gpu memory exhausted
+            out of memory error on gpu | mps backend out of memory | cuda_out_of_memory | 显存不足 | cudamalloc failed
+            cudamalloc*out of memory
+            """
+        ),
+        f"The model and its batch did not fit the card. {SMALLER}",
+        unless=("device:cpu",),
+    ),
+    Rule(
+        "oom_gpu",
+        SYMPTOM,
+        any_of(
+            """
+            cublas_status_alloc_failed | cudnn_status_alloc_failed | unable to find a valid cudnn algorithm
+            get was unable to find an engine to execute this computation | cublas_status_not_initialized
+            """
+        ),
+        f"A CUDA library found no memory left on the card. {SMALLER}",
+    ),
+    # -- memory of the host ------------------------------------------------------------------------------------------
+    Rule(
+        "oom_host",
+        ROOT,
+        any_of(
+            """
+            unable to allocate*for an array with shape | defaultcpuallocator: can't allocate memory
+            defaultcpuallocator: not enough memory | oom when allocating tensor*cpu
+            """
+        ),
+        f"The host had no memory for {{}}. {FEWER}",
+        value=r"(?:allocate|tried to allocate) ([\d.]+ (?:[KMGTP]i?B|bytes))",
+        otherwise="an array",
+    ),
+    Rule(
+        "oom_host",
+        ROOT,
+        any_of(
+            """
+            oom_kill event | died due to signal 9 | oom-kill event | oom-kill: | oom killed | oomkilled | oom killer
+            oom-killer | out of memory: kill | memory cgroup out of memory | exceeded memory limit
+            exceeded job memory limit | exceeded step memory limit | term_memlimit | low on resource: memory
+            task*: out of memory | killed by the oom | ray.exceptions.outofmemoryerror | low on memory | out_of_memory
+            mem*exceeded limit | memory usage exceeded | memory limit exceeded
+            """
+        ),
+        f"The host's memory limit ended the run, not the card. {FEWER}",
+        stays=True,
+        unless=("oomkilled: false", 'oomkilled": false', "oomkilled=false", "oom_score", "cuda", "gpu"),
+    ),
+    Rule(
+        "oom_host",
+        ROOT,
+        any_of(
+            """
+            errno 12] cannot allocate memory | cannot allocate memory | std::bad_alloc | bad_alloc
+            out of memory allocating | java.lang.outofmemoryerror | arrowmemoryerror | malloc of size*failed
+            内存不足
+            """
+        ),
+        f"The host ran out of memory. {FEWER}",
+        unless=("cuda", "cupy", "torch_", "/dev/shm", "显存"),
+    ),
+    Rule(
+        "oom_host",
+        ROOT - 2,
+        any_of("memoryerror"),
+        f"Python found no host memory left. {FEWER}",
+        only=r"\bmemoryerror\b",
+    ),
+    Rule(
+        "oom_host",
+        SYMPTOM + 6,
+        any_of(
+            """
+            dataloader worker*killed by signal: killed | dataloader worker*killed by signal: 9 | exited on signal 9
+            killed by signal 9 | terminated by signal 9 | signal 9 (sigkill) | signal: killed
+            died with <signals.sigkill: 9> | exitcode: -9 | exitcode  : -9 | exit code: -9
+            terminated with signal sigkill | a process in the process pool was terminated abruptly
+            a worker process managed by the executor was unexpectedly terminated | task*: killed | signal 9 (killed)
+            """
+        ),
+        f"A process was killed with SIGKILL, which is nearly always the host's memory. {FEWER}",
+    ),
+    Rule(
+        "oom_host",
+        SYMPTOM + 5,
+        any_of("killed"),
+        f"The kernel killed the process, which is nearly always the host's memory. {FEWER}",
+        only=r"^\s*killed\s*$|\d+ killed\s|:\s+killed\s*$|\bkilled +(?:python|torchrun|accelerate|deepspeed)\b",
+    ),
+    Rule(
+        "user_code",
+        SYMPTOM - 3,
+        any_of("dataloader worker*exited unexpectedly with exit code"),
+        "A data-loading worker failed and its own error is not in the log: run with num_workers=0 to see it.",
+    ),
+    Rule(
+        "oom_host",
+        SYMPTOM - 3,
+        any_of("dataloader worker*exited unexpectedly"),
+        f"A data-loading worker vanished without a word, mostly for want of host memory. {FEWER}",
+    ),
+    # -- shared memory -----------------------------------------------------------------------------------------------
+    Rule(
+        "shm",
+        ROOT,
+        any_of(
+            """
+            insufficient shared memory | out of shared memory | killed by signal: bus error
+            unable to open shared memory object | unable to mmap*torch_ | unable to write to file </torch_
+            error while creating shared memory segment | unable to resize file </torch_
+            unable to allocate shared memory | shared memory*no space left | /dev/shm*no space left
+            no space left on device*/dev/shm | no space left on device*torch_ | no space left on device*psm_
+            no space left on device*shm_open | could not create shared memory | received 0 items of ancdata
+            /dev/shm is full | posix_fallocate failed*no space left | posix_fallocate*shm
+            """
+        ),
+        "Shared memory (/dev/shm) is too small for the data loaders: start with a larger --shm-size or fewer workers.",
+        unless=("out of resource: shared memory", "too many open files"),
+    ),
+    Rule(
+        "shm",
+        ROOT,
+        any_of("no space left on device"),
+        "Shared memory (/dev/shm) is full: start with a larger --shm-size or fewer data-loading workers.",
+        near=SHM,
+    ),
+    Rule(
+        "shm",
+        SYMPTOM,
+        any_of("bus error"),
+        "A bus error mostly means that /dev/shm is full: a larger --shm-size or fewer data-loading workers.",
+        unless=("pcie",),
+    ),
+    # -- disk --------------------------------------------------------------------------------------------------------
+    Rule(
+        "disk_full",
+        ROOT,
+        any_of(
+            """
+            no space left on device | disk quota exceeded | quota exceeded | errno 28] | errno 122] | enospc
+            not enough disk space | not enough free disk space | low on resource: ephemeral-storage | disk is full
+            database or disk is full | file too large | no free space | there is not enough space on the disk
+            insufficient disk space | 磁盘空间不足 | 磁盘已满
+            """
+        ),
+        "The disk or quota that holds {} is full: make room there, then start the run again.",
+        value=PATH,
+        otherwise="the run's output",
+        unless=("inotify", "429", "api rate", "rate limit", "gpu quota", "requests"),
+    ),
+    Rule(
+        "disk_full",
+        SYMPTOM,
+        any_of(
+            """
+            pytorchstreamwriter failed writing | unexpected pos | write failed*file size | short write
+            """
+        ),
+        "A file could not be written to its end, which is mostly a full disk: check room and quota of the output.",
+    ),
+    # -- the loss ----------------------------------------------------------------------------------------------------
+    Rule(
+        "nan_loss",
+        ROOT,
+        any_of(
+            """
+            loss is nan | loss is inf | loss is not finite | loss became nan | loss became inf | loss turned nan
+            loss was nan | non-finite loss | nonfinite loss | nan loss | nanloss | nan or inf found in | nans or infs
+            loss diverged | loss = nan | loss=nan* | diverged with loss | training diverged | training has diverged
+            run diverged | is not finite. previous best | current loss scale already at minimum
+            minimum loss scale reached | returned nan values in its | contains either `inf`, `nan`
+            found invalid values:*nan | nan encountered | nan detected | detected nan | nans detected
+            encountered nan | found nan in | nan in loss | nan in grad | nan gradients | gradients are nan
+            gradient norm is nan | non-finite grad | total norm of order*is non-finite | all nan | loss exploded
+            is nan at step | losses are nan | loss infinite or nan | invalid loss | infinite loss | loss: nan,*stop
+            损失为nan | 损失变为
+            """
+        ),
+        "The loss stopped being a number{}: go back to the last finite checkpoint with a lower learning rate, a "
+        "warm-up, or bf16/fp32.",
+        value=r"((?:at |in )?(?:step|iteration|iter|epoch|batch) \d+)",
+        unless=("skipp", "nan_skipped", "filled", "dropping", "ignored", "input contains"),
+    ),
+    # -- faulty cards and hosts --------------------------------------------------------------------------------------
+    Rule(
+        "illegal_access",
+        ROOT,
+        any_of("xid"),
+        "A kernel read or wrote memory that is not its own (Xid {}): resume once on another card; if it comes back, "
+        "look at the custom kernels.",
+        value=r"xid[^\n]{0,40}?\)?: (\d+)",
+        only=r"\bxid\b[^\n]{0,60}?: (?:13|31)\b",
+    ),
+    Rule(
+        "hardware",
+        ROOT + 1,
+        any_of("xid"),
+        "The card reported Xid {}: quarantine it, tell the admin, and resume on another card.",
+        value=r"xid[^\n]{0,40}?\)?: (\d+)",
+        only=r"\bxid\b[^\n]{0,60}?: (?:32|38|46|48|54|56|57|58|6[1-9]|7[4-9]|8\d|9[2-5]|1[0-7]\d)\b",
+        stays=True,
+    ),
+    Rule(
+        "hardware",
+        ROOT + 1,
+        any_of(
+            """
+            fallen off the bus | uncorrectable ecc | ecc error | double bit ecc
+            unable to determine the device handle | gpu is lost | gpu_is_lost | gpu has been lost | row remap*fail
+            row remapping failure | cudaerrorecc | hardware stack error | nvlink error | nvlink*fatal error
+            uncorrectable nvlink | due to node fail | node_fail | machine check | mce: [hardware error]
+            uncorrected error | thermal shutdown | hardware error | gpu requires reset | contained ecc
+            pcie bus error: severity=uncorrected | no devices were found | gsp rpc timeout | rminitadapter failed
+            i/o error, dev | node failure | task launch for*failed on node | nodelost | node not ready | nodenotready
+            node is not ready | node lost
+            """
+        ),
+        "The card or its host is faulty: quarantine it, tell the admin, and resume elsewhere.",
+        stays=True,
+        unless=("corrected error received", "no ecc error", "ecc errors: 0", "correctable ecc errors: 0"),
+    ),
+    Rule(
+        "hardware",
+        ROOT,
+        any_of("errno 5] input/output error | input/output error | remote i/o error"),
+        "Reading or writing {} failed in the storage below: tell the admin, and run on another host.",
+        value=PATH,
+        otherwise="a file",
+    ),
+    Rule(
+        "hardware",
+        SPECIFIC,
+        any_of(
+            """
+            all cuda-capable devices are busy or unavailable | cuda-capable device(s) is/are busy or unavailable
+            cudaerrordevicesunavailable
+            """
+        ),
+        "The card answers nobody, or another process holds it alone: run on another card and look at this one.",
+    ),
+    Rule(
+        "hardware",
+        SYMPTOM + 1,
+        any_of(
+            """
+            cuda error*unknown error | cuda runtime error (30) | cuda runtime error (999) | cudaerrorunknown
+            cuda failure 'unknown error' | cuda_error_unknown
+            """
+        ),
+        "CUDA gave no reason: read the kernel log for Xid lines, and resume on another card.",
+        unless=("incorrectly set up environment",),
+    ),
+    # -- kernels -----------------------------------------------------------------------------------------------------
+    Rule(
+        "device_assert",
+        ROOT,
+        any_of("assertion * failed"),
+        "A kernel's check failed ({}): an index or label is out of range; compare it with the number of classes or "
+        "embeddings, on the CPU for a readable traceback.",
+        value=r"assertion `?([^`]{1,100}?)`? failed",
+        otherwise="device-side assert",
+        only=r"\.cu\b|\.cuh\b|block: ?\[|thread: ?\[",
+    ),
+    Rule(
+        "device_assert",
+        ROOT - 1,
+        any_of(
+            """
+            device-side assert | cudaerrorassert | assert_async | cuda runtime error (59) | cuda runtime error (710)
+            cuda error(710) | cuda error 710
+            """
+        ),
+        "A kernel's check failed: an index or label is out of range; run one batch on the CPU to see which.",
+    ),
+    Rule(
+        "illegal_access",
+        ROOT - 2,
+        any_of(
+            """
+            an illegal memory access | cuda runtime error (77) | cuda runtime error (700) | cuda error(700)
+            cuda error 700 | illegal memory access | misaligned address | illegal instruction was encountered
+            cuda_error_illegal_address | cudaerrorillegaladdress | warp illegal address | warp out-of-range address
+            invalid program counter | invalid __shared__ | invalid __global__
+            """
+        ),
+        "A kernel touched memory that is not its own: resume once on another card; if it comes back, look at the "
+        "custom kernels with CUDA_LAUNCH_BLOCKING=1.",
+    ),
+    Rule(
+        "illegal_access",
+        SYMPTOM + 2,
+        any_of(
+            """
+            unspecified launch failure | cuda runtime error (4) | cuda error(719) | cuda error 719
+            cudaerrorlaunchfailure | cudnn_status_execution_failed | cudnn_status_mapping_error
+            cudnn_status_internal_error | cublas_status_execution_failed | cublas_status_internal_error
+            """
+        ),
+        "A kernel broke off without a reason: resume once on another card, with CUDA_LAUNCH_BLOCKING=1 if it repeats.",
+    ),
+    # -- drivers and builds ------------------------------------------------------------------------------------------
+    Rule(
+        "driver_mismatch",
+        ROOT,
+        any_of(
+            """
+            driver/library version mismatch | driver version is insufficient | driver on your system is too old
+            found no nvidia driver | couldn't communicate with the nvidia driver | system not yet initialized
+            error 803 | error 804 | error 802 | forward compatibility was attempted | unsupported display driver
+            unsupported toolchain | failed to initialize nvml: unknown error | failed to initialize nvml: driver
+            nvml_error_lib_rm_version_mismatch | incorrectly set up environment
+            api mismatch: the client has the version | requires a newer nvidia driver | please update your gpu driver
+            libcuda.so*cannot open shared object | libcuda.so.1: file too short | unsatisfied condition: cuda
+            no nvidia driver | fabric manager | nvidia-container-cli: initialization error
+            could not select device driver | kernel version*does not match dso version | cudaerrorinsufficientdriver
+            cudaerrorsystemnotready | cuda_error_system_driver_mismatch | cuda_error_compat_not_supported
+            """
+        ),
+        "The host's NVIDIA driver does not fit{}: run on another host, and have the driver updated or this one "
+        "restarted.",
+        value=r"((?:CUDA|version|cuda>=) ?[\d.]+)",
+        unless=("starting fabric manager", "fabric manager: completed"),
+    ),
+    Rule(
+        "arch_mismatch",
+        ROOT,
+        any_of(
+            """
+            no kernel image is available | kernel image is invalid | cuda runtime error (48)
+            cuda runtime error (209) | is not compatible with the current pytorch installation | only supports ampere
+            only supports hopper | flashattention only supports | supported only on*compute capability
+            is only supported on gpus with compute capability | compute capability*required
+            requires compute capability | compute capability*or higher | requires gpu with compute capability
+            compute capability >= | compute capability*not supported | not supported on*compute capability
+            invalid device function | cudaerrornokernelimagefordevice | cuda_error_no_binary_for_gpu
+            no binary for gpu | unsupported gpu architecture at runtime | exec format error | only supported on h100
+            not supported on this gpu | not supported in this architecture | not supported on this architecture
+            not supported by this gpu | unsupported device architecture | gpu architecture is not supported
+            does not support bfloat16 | doesn't support bfloat16 | bf16/gpu | your setup doesn't support bf16
+            feature 'cvt
+            """
+        ),
+        "This build has no code for this card{}: run on a card that it was built for, or install a build for this one.",
+        value=r"(sm_\d+)",
+        stays=True,
+    ),
+    Rule(
+        "arch_mismatch",
+        SYMPTOM + 1,
+        any_of("illegal instruction"),
+        "The program was built for another processor: run on another host, or install a build for this one.",
+        unless=("was encountered",),
+    ),
+    Rule(
+        "fork_cuda",
+        ROOT,
+        any_of(
+            """
+            cannot re-initialize cuda in forked subprocess | re-initialize cuda in forked | cuda*forked subprocess
+            poison_fork | must use the 'spawn' start method
+            """
+        ),
+        "CUDA was used before the process forked: use the spawn start method, or touch CUDA only in the children.",
+    ),
+    Rule(
+        "fork_cuda",
+        SPECIFIC,
+        any_of("cuda*initialization error | cudaerrorinitializationerror"),
+        "CUDA was used before the process forked: use the spawn start method, or touch CUDA only in the children.",
+        unless=("nvidia-container", "driver"),
+    ),
+    # -- ports -------------------------------------------------------------------------------------------------------
+    Rule(
+        "port_in_use",
+        ROOT,
+        any_of(
+            """
+            address already in use | eaddrinuse | port*is already in use | port*already allocated
+            port is already allocated | errno 98] | errno: 98 | already listening on port
+            could not find an available port | cannot find any free port | port*is in use
+            only one usage of each socket address
+            """
+        ),
+        "Port {} is taken by another process: start again with a free one (MASTER_PORT, --master_port).",
+        value=r"port:? ?=?(\d{2,5})|[\w.\]]:(\d{4,5})\b|', (\d{2,5})\)",
+        otherwise="of the run",
+        unless=("trying another", "using port", "trying port", "instead"),
+    ),
+    # -- ends from outside -------------------------------------------------------------------------------------------
+    Rule(
+        "time_limit",
+        ROOT + 2,
+        any_of(
+            """
+            due to time limit | time limit exhausted | jobtimeoutexception | exceeded maximum timeout value
+            walltime*exceeded | exceeded walltime | exceeded wall time | term_runlimit | run time limit
+            deadlineexceeded: job | active longer than specified deadline | timelimitexceeded | time limit exceeded
+            time limit reached | time limit of | reached time limit | hit time limit
+            exceeded the maximum execution time | exceeded the time limit | exceeded its time limit
+            timeout: sending signal | maximum runtime | max runtime | time-limit | maxruntimeexceeded
+            timeoutexpired: command | wall clock limit | wall-clock limit | wall time limit | h_rt | job timed out
+            超时终止 | 运行时间超过 | 时间上限
+            """
+        ),
+        "The run hit its time limit{}: raise the limit and resume from the last checkpoint.",
+        value=r"(?:limit of|limit|value|after|seconds)[ (]{1,2}(\d[\d:.]* ?(?:s\w*|min\w*|h\w*)?)(?:[ ),.]|$)",
+        stays=True,
+        unless=("time limit: ", "time limit=", "time-limit=", "time_limit=", "left before", "urlopen", "http"),
+    ),
+    Rule(
+        "preempted",
+        ROOT + 2,
+        any_of(
+            """
+            due to preemption | is preempted | was preempted | been preempted | preempted by | preempting job
+            spot instance interruption | spot interruption | spot termination | instance-action | preemption notice
+            preemption signal | preemption event | preemptible*terminat | evicted | job was evicted
+            reason: preempted | preemptionbyscheduler | term_preempt | term_requeue | requeued due to | job requeued
+            instance is being terminated | scheduled for termination | reclaimed by | node is being drained | 被抢占
+            maintenance event
+            """
+        ),
+        "A more important job or the host's owner took the place: resume from the last checkpoint.",
+        stays=True,
+        unless=("low on resource", "cache", "key evicted", "not preempted", "preempted 0"),
+    ),
+    Rule(
+        "preempted",
+        ROOT - 3,
+        any_of(
+            """
+            *** job * cancelled at | *** step * cancelled at | cancelled by user | term_owner | job deleted
+            """
+        ),
+        "Somebody or the scheduler cancelled the job: resume from the last checkpoint if it is still wanted.",
+        stays=True,
+        unless=("time limit", "preemption", "node fail", "due to task failure"),
+    ),
+    Rule(
+        "preempted",
+        SYMPTOM + 7,
+        any_of(
+            """
+            received sigterm | caught sigterm | got sigterm | sigterm received | sigterm caught | signal 15 received
+            received signal 15 | received 15 death signal | received signal: sigterm | got signal: 15
+            caught signal 15 | sigtermexception | received signal sigterm | received term signal | received sigusr1
+            received sigusr2
+            """
+        ),
+        "The run was told to stop from outside: resume from the last checkpoint.",
+        stays=True,
+    ),
+    Rule(
+        "hang",
+        ROOT - 4,
+        any_of(
+            """
+            no new line for | no output for | no log output | no progress for | no progress in | no step for
+            no heartbeat for | made no progress | has not made progress | has not progressed | stalled for
+            appears to be stuck | appears to be hung | seems stuck | seems to hang | is stuck | job hung | run hung
+            hang detected | deadlock detected | stall detected | log silent | silent for | unresponsive for
+            blocked for more than | last log line*ago | last output*ago | last step*ago | without any output
+            without progress | idle for*kill | without output | watchdog*no progress | watchdog: no | 卡住
+            没有新输出 | 无输出 | 无响应
+            """
+        ),
+        "The run stood still{}: resume once from the last checkpoint, and take a stack dump (py-spy) if it repeats.",
+        value=r"(for [\d:.]+ ?(?:s|sec|seconds|min|minutes|h|hours)?)\b",
+        stays=True,
+        unless=("early stopping", "improve", "patience", "nvrm"),
+    ),
+    # -- ranks that talk ---------------------------------------------------------------------------------------------
+    Rule(
+        "user_code",
+        SPECIFIC,
+        any_of("duplicate gpu detected"),
+        "Two ranks use the same card: set the device from LOCAL_RANK in the training code.",
+    ),
+    Rule(
+        "nccl",
+        SYMPTOM + 4,
+        any_of(
+            """
+            watchdog caught collective operation timeout | collective operation timeout | ncclsystemerror
+            ncclinternalerror | ncclunhandledcudaerror | ncclremoteerror | ncclinvalidusage | nccl warn | nccl error
+            nccl communicator was aborted | distbackenderror | diststoreerror | nccl*timed out | nccl timeout
+            timed out waiting*clients | timed out after*clients | clients joined | socket timeout | wait timeout after
+            store->get('0') | storewait | rendezvoustimeouterror | rendezvousconnectionerror | rendezvousclosederror
+            connection closed by remote peer | gloo/transport | timed out waiting*recv operation | monitoredbarrier
+            client socket has timed out | distnetworkerror | horovodinternalerror | store based barrier
+            timed out initializing process group | heartbeat monitor timed out | no heartbeat of its watchdog
+            monitored barrier | got completion with error | heartbeatmonitor | tcpstore*failed
+            failed to connect to*tcpstore | connect() timed out | tcpstore*timed out | failed to recv, got 0 bytes
+            ibv_ | mpi_abort was invoked | mpi_err | btl_tcp | mlx5*error | ucx*error | libfabric*error
+            horovod*stalled | process group watchdog
+            """
+        ),
+        "The ranks lost each other: find the rank that died first; if there is none, resume once from the last "
+        "checkpoint.",
+        unless=("nccl info", "nccl warn netname", "plugin", "connection reset by peer (retry"),
+    ),
+    Rule(
+        "nccl",
+        SYMPTOM + 4,
+        any_of(
+            """
+            connection reset by peer | connection refused | broken pipe | connection timed out | no route to host
+            """
+        ),
+        "The ranks lost each other: find the rank that died first; if there is none, resume once from the last "
+        "checkpoint.",
+        near=RANKS,
+    ),
+)
