@@ -129,7 +129,7 @@ def stop_copies(ledger: Ledger, run: Run) -> list[Run]:
             f"{label} failed {IN_A_ROW} times in a row with {run.cause} ({run.message}), so its {len(stopped)} "
             f"remaining run{'s are' if len(stopped) > 1 else ' is'} not started. {run.advice or ''}"
         )
-        ledger.notice(run.experiment_id, f"stopped:{_configuration(run)}:{run.cause}", text.strip())
+        ledger.notice(run.experiment_id, f"stopped:{copies[0].number}:{run.cause}", text.strip())
     return stopped
 
 

@@ -55,8 +55,9 @@ class Pulse:
     @property
     def limit_s(self) -> float:
         """Seconds without any sign of life that make a hang, where the trainer is now."""
-        limit = max(self.hang_s, SLOW_STEPS * (self.metrics.step_s or 0.0))
-        return limit if self.metrics.phase == "train" else ALLOWANCE * limit
+        step_s = self.metrics.step_s
+        limit = max(self.hang_s, SLOW_STEPS * (step_s or 0.0))
+        return limit if self.metrics.phase == "train" and step_s is not None else ALLOWANCE * limit
 
     def silent_s(self) -> float:
         """Seconds since the last sign of life."""

@@ -91,10 +91,20 @@ class Lab:
 
     def approve(self, priority: Priority = "normal", seeds: int = 1, gpus: int = 1, **params: Any) -> Experiment:
         """An approved experiment of probe runs."""
-        request = self.ledger.submit("probe", "U1", "terminal:1")
-        assert request
         axes = {"seed": tuple(range(seeds))} | {name: (value,) for name, value in params.items()}
-        plan = Plan(template="probe", models=("probe",), axes=axes, priority=priority, gpus_per_run=gpus)
+        return self.approve_plan(
+            Plan(template="probe", models=("probe",), axes=axes, priority=priority, gpus_per_run=gpus)
+        )
+
+    def approve_sweep(self, **axes: Any) -> Experiment:
+        """An approved experiment of probe runs; a tuple is an axis with these values."""
+        every = {name: value if isinstance(value, tuple) else (value,) for name, value in axes.items()}
+        return self.approve_plan(Plan(template="probe", models=("probe",), axes={"seed": (0,), **every}))
+
+    def approve_plan(self, plan: Plan) -> Experiment:
+        """The plan as an approved experiment."""
+        request = self.ledger.submit("x", "U1", "terminal:1")
+        assert request
         proposed = self.ledger.propose(request.id, plan, None, Answer(kind="plan"))
         assert proposed
         return self.ledger.approve(proposed.id, "U1")
