@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import os
 import shutil
 import signal
@@ -36,6 +37,8 @@ from lab.run import FINAL_RUN, RequestState
 from lab.settings import Settings, load
 from terminal import agreement
 
+log = logging.getLogger("upgrade")
+
 ROOT = Path(__file__).parents[2]
 EARLIER = Path(__file__).with_name("earlier.py")
 PREVIOUS = ROOT / "deploy" / "previous-release"
@@ -48,6 +51,7 @@ CONFIG = {
     "agent": {"workers": 1},
 }
 FINAL = frozenset(json.dumps(state) for state in ("answered", "finished", "failed", "cancelled"))
+RUN = "on:run:"
 LATER = frozenset({"report_revision", "n_retried"})
 """Fields of an ended experiment that may still change."""
 
@@ -173,6 +177,15 @@ def move(commit: str, how: str) -> dict[str, Any]:
         return {"from": commit, "stopped_by": how, **found, "seconds": round(time.monotonic() - began, 1)}
 
 
+def tried(commit: str, how: str) -> dict[str, Any]:
+    """What became of everything, or the error that it ended with."""
+    try:
+        return move(commit, how)
+    except Exception as error:
+        log.exception("the move that begins with %s broke off", how)
+        return {"from": commit, "stopped_by": how, "error": [f"{type(error).__name__}: {error}"]}
+
+
 def look(settings: Settings, before: dict[str, Any], lab: Lab) -> dict[str, Any]:
     """This revision is up: it carries on, and its ledger is held against what there was before."""
     wait(settings.socket_path.exists, "this revision's Valkey")
@@ -184,12 +197,13 @@ def look(settings: Settings, before: dict[str, Any], lab: Lab) -> dict[str, Any]
     unfinished = waiting(ledger, before)
     old, now = before["records"], {key: ledger.client.hgetall(key) for key in before["records"]}
     runs = [run for experiment in ledger.experiments() for run in ledger.runs(experiment.id)]
-    then = Counter(json.loads(fields["state"]) for key, fields in old.items() if key.startswith("on:run:"))
+    then = Counter(json.loads(fields["state"]) for key, fields in old.items() if key.startswith(RUN))
     return {
         "records": len(old),
         "runs_before": dict(then),
         "runs_now": dict(Counter(run.state.value for run in runs)),
         "lost": [key for key in old if not now[key]],
+        "passed_over": sorted(read_before(old) - {run.id for run in runs}),
         "changed_after_their_end": [
             key for key in old if now[key] and ended(old[key]) and not kept(old[key], now[key])
         ],
@@ -200,6 +214,11 @@ def look(settings: Settings, before: dict[str, Any], lab: Lab) -> dict[str, Any]
         "request_answered": ledger.request(before["request"]).answer is not None,
         "unreadable": unreadable(lab, [e.id for e in ledger.experiments() if e.approved_at]),
     }
+
+
+def read_before(old: dict[str, dict[str, str]]) -> set[str]:
+    """Runs that the earlier revision knew; this one passes over what it cannot read, and must not have to."""
+    return {key.removeprefix(RUN) for key in old if key.startswith(RUN)}
 
 
 def answers(ledger: Ledger) -> bool:
@@ -249,7 +268,16 @@ def wait(there: Callable[[], bool], what: str) -> None:
         time.sleep(0.1)
 
 
-LOSSES = ("lost", "changed_after_their_end", "failed_without_cause", "unfinished", "disagreements", "unreadable")
+LOSSES = (
+    "error",
+    "lost",
+    "passed_over",
+    "changed_after_their_end",
+    "failed_without_cause",
+    "unfinished",
+    "disagreements",
+    "unreadable",
+)
 
 
 def main(*ways: str) -> int:
@@ -260,8 +288,8 @@ def main(*ways: str) -> int:
         print(f"upgrade: {error}", file=sys.stderr)
         return 2
     with ThreadPoolExecutor() as pool:
-        moves = list(pool.map(lambda how: move(commit, how), ways or ("term", "kill")))
-    bad = sum(len(found[name]) for found in moves for name in LOSSES)
+        moves = list(pool.map(lambda how: tried(commit, how), ways or ("term", "kill")))
+    bad = sum(len(found.get(name, ())) for found in moves for name in LOSSES)
     print(json.dumps({"moves": moves, "losses": bad}, indent=1))
     return 1 if bad else 0
 
