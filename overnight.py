@@ -30,6 +30,17 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON document and 
 Batch = Annotated[bool, typer.Option("--batch", help="Read JSON lines from standard input, write JSON lines.")]
 
 
+@app.callback(invoke_without_command=True)
+def _options(
+    version: Annotated[bool, typer.Option("--version", help="Print the version and exit.", is_eager=True)] = False,
+) -> None:
+    if version:
+        from importlib.metadata import version as of
+
+        typer.echo(f"overnight {of('overnight')}")
+        raise typer.Exit
+
+
 def main() -> None:
     """Runs the command; a failure that Overnight understands is one line on standard error and status 1."""
     from lab.errors import OvernightError

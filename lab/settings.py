@@ -84,7 +84,6 @@ class LimitSettings(Section):
     """Where a request is asked about or refused."""
 
     max_runs: int = Field(200, ge=1, le=100_000)
-    message_chars: int = Field(8_000, ge=100)
 
 
 class RunSettings(Section):

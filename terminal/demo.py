@@ -48,14 +48,14 @@ def run(text: str, out: Path, console: Console, *, keep_page: bool, port: int) -
         environ = _own_environment(config)
         settings = load(config)
         console.print("Simulated: the Slack is a local page, the cards train on this machine's CPU.", style="yellow")
-        console.print(f"Watch it in a browser: {slack.url}", markup=False)
+        console.print(f"The page in a browser: {slack.url}", markup=False)
         try:
             with Stack(settings, environ=environ) as stack:
                 console.print("starting Valkey, keeper, dispatcher, workers, agent and bot ...")
                 stack.wait_ready(START_S, measured=True)
                 _converse(slack, stack, text, out, console)
                 if keep_page:
-                    console.print(f"The page stays up until Ctrl-C: {slack.url}", markup=False)
+                    console.print("The page stays up until Ctrl-C: write to it as you would in Slack.")
                     _until_interrupted(stack)
         except OvernightError as error:
             console.print(f"demo: {error}", style="red", markup=False)
@@ -76,6 +76,7 @@ def _converse(slack: Simulator, stack: Stack, text: str, out: Path, console: Con
     ts = slack.say(CHANNEL, USER, f"<@{slack.workspace.bot.id}> {text}")
     shown = _Shown(slack, ts, console)
     card = _wait_for_card(slack, stack, ts, shown)
+    console.print(f"The thread in a browser: {slack.link(CHANNEL, card['ts'])}", markup=False)
     slack.press(CHANNEL, card["ts"], "run", USER)
     console.print("(pressed Run)", style="dim")
     ledger = Ledger(store.connect(stack.settings))
@@ -229,5 +230,6 @@ class _Shown:
                 self._seen.add(message["ts"])
                 name = self._slack.workspace.user(message["user"]).name
                 self._console.print(f"[bold]{name:<10}[/bold]", end="")
-                self._console.print(self._slack.shown(message).replace("\n", "\n" + " " * 10), markup=False)
+                text = self._slack.shown(message).replace(f"<@{self._slack.workspace.bot.id}>", "@overnight")
+                self._console.print(text.replace("\n", "\n" + " " * 10), markup=False)
         return True

@@ -60,7 +60,8 @@ class Stack:
     def __enter__(self) -> Stack:
         with contextlib.ExitStack() as starting:
             try:
-                self._logs.mkdir(parents=True, exist_ok=True)
+                self._logs.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+                self._logs.mkdir(exist_ok=True, mode=0o700)
             except OSError as error:
                 raise ConfigError("data_dir", f"{self._logs} cannot be made: {error.strerror}") from None
             if self.settings.redis_url is None:
@@ -109,10 +110,9 @@ class Stack:
 
     def _complaint(self) -> str:
         for name in ("keep", "work"):
-            path = self.log_path(name)
-            lines = path.read_text(errors="replace").splitlines() if path.exists() else []
-            if lines and ("ERROR" in lines[-1] or "WARNING" in lines[-1]):
-                return f"{path} ends with: {lines[-1]}"
+            last = _last(self.log_path(name))
+            if "ERROR" in last or "WARNING" in last:
+                return f"{self.log_path(name)} ends with: {last}"
         return f"see {self._logs}"
 
     def _start(self, part: _Part, now: float) -> None:
@@ -136,7 +136,10 @@ class Stack:
         part.deaths = 0 if now - part.started > STEADY_S else part.deaths + 1
         pause = RESTART_S[min(part.deaths, len(RESTART_S)) - 1] if part.deaths else 0.0
         part.process, part.due = None, now + pause
-        log.error("%s ended with %d, starts again in %.0f s; see %s", part.name, code, pause, self.log_path(part.name))
+        path = self.log_path(part.name)
+        log.error(
+            "%s ended with %d, starts again in %.0f s; %s ends with: %s", part.name, code, pause, path, _last(path)
+        )
 
     def _stop(self) -> None:
         """The host of the trainers has the settings' grace, the others end at once."""
@@ -154,3 +157,13 @@ class Stack:
                 log.warning("%s did not end within %.0f s and is killed", part.name, grace)
             end_group(part.process.pid, 0.0)
             part.process.wait()
+
+
+def _last(log_file: Path) -> str:
+    """The last line of a log, cut to what a terminal shows; `nothing` when there is none."""
+    if not log_file.exists():
+        return "nothing"
+    with log_file.open("rb") as file:
+        file.seek(max(0, log_file.stat().st_size - 4096))
+        lines = file.read().decode(errors="replace").split("\n")
+    return next((line.strip()[:300] for line in reversed(lines) if line.strip()), "nothing")

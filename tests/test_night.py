@@ -151,8 +151,7 @@ def test_the_page_shows_the_thread_in_a_browser(morning: Night, tmp_path: Path) 
     if CHROMIUM is None:
         pytest.skip("no Chromium on this machine")
     flags = "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking"
-    link = _card(morning).get("ts") or morning.thread()[1]["ts"]
-    url = morning.slack.still_url.replace("/?", f"/archives/{CHANNEL}/p{link.replace('.', '')}?")
+    url = morning.slack.link(CHANNEL, morning.thread()[1]["ts"], live=False)
     command = [CHROMIUM, *flags.split(), "--disable-component-update", "--disable-sync", f"--user-data-dir={tmp_path}"]
     command += ["--virtual-time-budget=8000", "--dump-dom", url]
     shown = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout

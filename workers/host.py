@@ -76,7 +76,7 @@ class Speed:
     def __init__(self, card: Card) -> None:
         where = "cpu" if card.simulated else card.uuid
         self._process: subprocess.Popen[str] | None = subprocess.Popen(
-            [sys.executable, "-m", "workers.speed", where],
+            [sys.executable, "-P", "-m", "workers.speed", where],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,

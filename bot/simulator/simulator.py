@@ -101,6 +101,11 @@ class Simulator:
         """The page without live changes, for a screenshot: an open stream holds a headless browser's virtual time."""
         return f"{self.url}&live=off"
 
+    def link(self, channel: str, ts: str, *, live: bool = True) -> str:
+        """The page with this reply's thread open; `live` as in `url` and `still_url`."""
+        page = self.url if live else self.still_url
+        return page.replace("/?", f"/archives/{channel}/p{ts.replace('.', '')}?", 1)
+
     @property
     def bot_token(self) -> str:
         return self._server.door.bot_token
