@@ -10,13 +10,13 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from lab import leases
 from lab.ledger import RUN_ID
 from lab.queue import entries
 from lab.records import record_key
-from lab.run import FINAL_RUN, ExperimentState, RequestState, RunState
+from lab.run import FINAL_RUN, Experiment, ExperimentState, Record, RequestState, Run, RunState
 from lab.settings import Settings
 from lab.store import PREFIX, Client
 
@@ -29,6 +29,9 @@ CHUNK = 2000
 ATTEMPTED = (RunState.RUNNING, RunState.CANCELLING)
 _ENTRY = re.compile(r"(exp-\d+)-(\d+)-d\d+|(exp-\d+)-report-\d+-\d+|(req-\d+)-\d+")
 _NULL_BYTES = len("null")
+RUN_FIELDS = tuple(name for name in Run.model_fields if name != "result")
+
+R = TypeVar("R", bound=Record)
 
 LEADER = "`overnight up` or `overnight dispatch` puts that right within a minute; is it up?"
 
@@ -49,14 +52,18 @@ class Disagreement:
 
 @dataclass(frozen=True)
 class Held:
-    """What the ledger says of a run, as far as it is needed here."""
+    """What the ledger holds under a run's id."""
 
-    state: str | None
-    """None where the index names a run that has no record."""
     indexed_as: str
-    fence: int = 0
-    host: str | None = None
-    has_result: bool = False
+    there: bool
+    run: Run | None
+    """Without its result; None where this version cannot read it."""
+    has_result: bool
+
+    @property
+    def state(self) -> str:
+        """The record's state; the index's where there is none to be read."""
+        return self.run.state.value if self.run else self.indexed_as
 
 
 @dataclass(frozen=True)
@@ -86,36 +93,39 @@ def examine(
 
 
 def _look(settings: Settings, client: Client, now: float) -> Agreement:
-    experiments = _index(client, "experiment", ExperimentState)
+    experiments = _experiments(client)
     # Directories first: one that is made while the ledger is read has its run there.
     directories = list(_directories(settings.runs_dir))
     runs = _runs(client)
     found = [
-        *_records(runs),
+        *_records(runs, experiments),
         *_results(settings, runs),
         *_unknown_directories(settings, runs, directories),
         *_leases(client, runs),
         *_requests(client, now),
-        *_reports(client, now),
+        *_reports(experiments, now),
         *_queues(client),
     ]
     return Agreement(len(experiments), len(runs), tuple(d for d in found if d.subjects))
 
 
-def _records(runs: dict[str, Held]) -> Iterator[Disagreement]:
+def _records(runs: dict[str, Held], experiments: dict[str, Experiment | None]) -> Iterator[Disagreement]:
     restore = "the store lost part of what it held: `overnight restore` brings back a backup"
-    yield _said("runs in an index without a record", (i for i, r in runs.items() if r.state is None), restore)
-    moved = (i for i, r in runs.items() if r.state is not None and r.state != r.indexed_as)
+    yield _said("runs in an index without a record", (i for i, held in runs.items() if not held.there), restore)
+    moved = (i for i, held in runs.items() if held.state != held.indexed_as)
     yield _said("runs in the index of another state", moved, restore)
+    unread = [i for i, experiment in experiments.items() if experiment is None]
+    unread += [i for i, held in runs.items() if held.there and held.run is None]
+    yield _said("records that this version cannot read", unread, "upgrade this host, or restore a backup")
 
 
 def _results(settings: Settings, runs: dict[str, Held]) -> Iterator[Disagreement]:
     """Of other hosts' runs nothing can be said here, unless their directories are shared."""
-    bare = (i for i, r in runs.items() if r.state == RunState.FINISHED and not r.has_result and r.host == settings.host)
-    without = (i for i in bare if not any((settings.runs_dir / i).glob("attempt-*/result.json")))
-    yield _said(
-        "finished runs without a result", without, "`overnight restore` brings back a backup, or ask for them again"
-    )
+    ended = {i: held.run for i, held in runs.items() if held.state == RunState.FINISHED and not held.has_result}
+    here = (i for i, run in ended.items() if run and run.host == settings.host)
+    without = (i for i in here if not any((settings.runs_dir / i).glob("attempt-*/result.json")))
+    fix = "`overnight restore` brings back a backup, or ask for them again"
+    yield _said("finished runs without a result", without, fix)
 
 
 def _unknown_directories(
@@ -129,15 +139,16 @@ def _unknown_directories(
 def _leases(client: Client, runs: dict[str, Held]) -> Iterator[Disagreement]:
     keys = [str(key) for key in client.scan_iter(leases.key("*"), count=5000)]
     raw = client.mget(keys) if keys else []
-    held = {key: json.loads(value) for key, value in zip(keys, raw, strict=True) if value}
+    leased = {key: json.loads(value) for key, value in zip(keys, raw, strict=True) if value}
     stale = (
         f"{key.removeprefix(leases.key(''))} by {lease['run_id']}"
-        for key, lease in held.items()
+        for key, lease in leased.items()
         if lease["run_id"] not in runs or runs[lease["run_id"]].state in FINAL_RUN
     )
     yield _said("cards leased by runs that have ended", stale, "the lease runs out by itself; is that worker stuck?")
-    live = {(lease["run_id"], int(lease["fence"])) for lease in held.values()}
-    bare = (i for i, r in runs.items() if r.state in ATTEMPTED and (i, r.fence) not in live)
+    live = {(lease["run_id"], int(lease["fence"])) for lease in leased.values()}
+    attempted = {i: held.run for i, held in runs.items() if held.run and held.state in ATTEMPTED}
+    bare = (i for i, run in attempted.items() if (i, run.fence) not in live)
     yield _said("running runs without a lease", bare, LEADER)
 
 
@@ -146,17 +157,12 @@ def _requests(client: Client, now: float) -> Iterator[Disagreement]:
     yield _said("requests without an answer for a minute", ids, "`overnight agent` answers them; is it up?")
 
 
-def _reports(client: Client, now: float) -> Iterator[Disagreement]:
-    ids = list(_index(client, "experiment", (ExperimentState.FINISHED, ExperimentState.FAILED)))
-    facts = _each(client, ids, lambda pipe, key: pipe.hmget(key, "report_revision", "finished_at"))
-    late = (
-        i
-        for i, (revision, ended) in zip(ids, facts, strict=True)
-        if not int(revision or 0) and float(json.loads(ended or "null") or 0) < now - OVERDUE_S
-    )
-    yield _said(
-        "ended experiments without a report", late, "`overnight agent` writes them; is it up? its log tells why not"
-    )
+def _reports(experiments: dict[str, Experiment | None], now: float) -> Iterator[Disagreement]:
+    due = (ExperimentState.FINISHED, ExperimentState.FAILED)
+    ended = (e for e in experiments.values() if e and e.state in due and not e.report_revision)
+    late = (e.id for e in ended if (e.finished_at or 0) < now - OVERDUE_S)
+    fix = "`overnight agent` writes them; is it up? its log tells why not"
+    yield _said("ended experiments without a report", late, fix)
 
 
 def _queues(client: Client) -> Iterator[Disagreement]:
@@ -195,15 +201,27 @@ def _directories(runs: Path) -> Iterator[str]:
 
 def _runs(client: Client) -> dict[str, Held]:
     indexed = _index(client, "run", RunState)
-    facts = _each(client, indexed, lambda pipe, key: pipe.hmget(key, "state", "fence", "host"))
     # The length tells whether there is a result; ten thousand results themselves would be hundreds of megabytes.
     sizes = _each(client, indexed, lambda pipe, key: pipe.hstrlen(key, "result"))
-    return {i: _held(state, fact, size) for (i, state), fact, size in zip(indexed.items(), facts, sizes, strict=True)}
+    facts = _each(client, indexed, lambda pipe, key: pipe.hmget(key, *RUN_FIELDS))
+    records = [{k: v for k, v in zip(RUN_FIELDS, fact, strict=True) if v is not None} for fact in facts]
+    return {
+        i: Held(state, bool(record), _parsed(Run, record), size > _NULL_BYTES)
+        for (i, state), record, size in zip(indexed.items(), records, sizes, strict=True)
+    }
 
 
-def _held(indexed_as: str, fact: list[str | None], result_bytes: int) -> Held:
-    state, fence, host = (json.loads(value) if value else None for value in fact)
-    return Held(state, indexed_as, int(fence or 0), host, result_bytes > _NULL_BYTES)
+def _experiments(client: Client) -> dict[str, Experiment | None]:
+    ids = list(_index(client, "experiment", ExperimentState))
+    records = _each(client, ids, lambda pipe, key: pipe.hgetall(key))
+    return {i: _parsed(Experiment, record) for i, record in zip(ids, records, strict=True)}
+
+
+def _parsed(cls: type[R], record: dict[str, str]) -> R | None:
+    try:
+        return cls.model_validate({k: json.loads(v) for k, v in record.items()})
+    except ValueError:
+        return None
 
 
 def _index(client: Client, kind: str, states: Iterable[StrEnum]) -> dict[str, str]:

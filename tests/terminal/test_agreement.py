@@ -181,6 +181,16 @@ def test_a_record_that_is_gone_is_named(scene: Scene) -> None:
     assert [f"({scene.id}/2)" in said and "without a record" in said for said in found(scene)] == [True]
 
 
+@pytest.mark.parametrize("state", ["7", "not JSON", '"dreaming"'])
+def test_a_record_that_cannot_be_read_is_named(scene: Scene, state: str) -> None:
+    """Every process passes over it: written by a later version, or by somebody's hand."""
+    scene.client.hset(record_key(f"{scene.id}/2"), "state", state)
+    scene.client.hset(record_key(scene.id), "n_runs", '"many"')
+
+    (said,) = found(scene)
+    assert said.startswith(f"records that this version cannot read: 2 ({scene.id}, {scene.id}/2)")
+
+
 def test_ten_thousand_runs_take_few_round_trips(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     """Doctor is asked when something is wrong; it must not hold up the store, nor whoever asks."""
     _many(scene.client, 10_000)
@@ -195,10 +205,12 @@ def test_ten_thousand_runs_take_few_round_trips(scene: Scene, monkeypatch: pytes
 
 
 def _many(client: Client, n: int) -> None:
-    ended = {"state": '"finished"', "fence": "1", "host": '"lab-a"', "result": '{"metrics": {}}'}
+    """So many finished runs more, each like the first one."""
+    (first,) = client.zrange(f"{PREFIX}index:run:finished", 0, 0)
+    ended = client.hgetall(record_key(first))
     with client.pipeline(transaction=False) as pipe:
         for number in range(1, n + 1):
-            pipe.hset(record_key(f"exp-500/{number}"), mapping=ended)
+            pipe.hset(record_key(f"exp-500/{number}"), mapping=ended | {"id": f'"exp-500/{number}"'})
             pipe.zadd(f"{PREFIX}index:run:finished", {f"exp-500/{number}": 1.0})
         pipe.execute()
 
