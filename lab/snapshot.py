@@ -18,8 +18,8 @@ FIGURES = f"{PREFIX}figure:"
 """Never change, and stand before the report that names them; so they need not be taken at the same moment."""
 CHUNK = 500
 
-# One script, so that no record is taken without its index: the server does nothing else meanwhile, for about half a
-# second with ten thousand runs.
+# One script, so that no record is taken without its index. The server does nothing else meanwhile: 0.2 s for ten
+# thousand runs of 10 kB.
 _TAKE = """
 local taken = {}
 for _, key in ipairs(redis.call('KEYS', ARGV[1] .. '*')) do
