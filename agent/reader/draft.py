@@ -1,0 +1,90 @@
+"""Everything that one message says, found on its page before it is judged."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+from agent.reader import axes as axis_table
+from agent.reader import changes, choices, circumstances, commands, counts, names
+from agent.reader.circumstances import Circumstances
+from agent.reader.counts import Counts
+from agent.reader.names import Names
+from agent.reader.numbers import FLAGS, NUMBER
+from agent.reader.page import Page
+from agent.reader.reading import PreviousPlan
+from agent.reader.wording import say
+from lab.plan import Axis
+
+
+@dataclass
+class Draft:
+    """Everything found on one page, before it is judged."""
+
+    page: Page
+    chinese: bool
+    names: Names = field(default_factory=Names)
+    counts: Counts = field(default_factory=Counts)
+    around: Circumstances = field(default_factory=Circumstances)
+    changes: changes.Changes = field(default_factory=changes.Changes)
+    told: dict[str, axis_table.Told] = field(default_factory=dict)
+    axes: dict[str, Axis] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    doubts: list[str] = field(default_factory=list)
+    """Questions about what cannot be: the request is not understood as a plan until they are answered."""
+    questions: list[str] = field(default_factory=list)
+    """Questions that leave the plan standing, though it must not start."""
+    expected: dict[str, int] = field(default_factory=dict)
+    """Counts of values of an axis whose values nobody gave."""
+
+    def doubt(self, key: str, **fields: object) -> None:
+        """Ask about something that cannot be."""
+        sentence = say(key, self.chinese, **fields)
+        if sentence not in self.doubts:
+            self.doubts.append(sentence)
+
+
+def draft_of(text: str, chinese: bool, previous: PreviousPlan | None) -> Draft:
+    """What the text says; names that nobody knows and words that nobody reads stay on the page."""
+    page = Page(text)
+    draft = Draft(page, chinese)
+    later = bool(re.search(r"schedul|定时|空|idle|开始|start|跑|补|run", text, FLAGS))
+    draft.names = names.read(page)
+    for pattern in (commands.EXPERIMENT, commands.RUN):
+        if previous is not None or pattern is commands.EXPERIMENT:
+            _cross_targets(page, pattern)
+    if previous is not None:
+        draft.changes = changes.read(page, previous)
+        changes.names(page, draft.names, previous, draft.changes)
+    draft.around = circumstances.read(page, later)
+    draft.counts = counts.read(page)
+    draft.told = axis_table.read(page)
+    draft.axes.update(choices.read(page))
+    _strengths(draft)
+    if previous is not None:
+        changes.values(page, previous, draft.changes)
+    names.unknown(page, draft.names)
+    return draft
+
+
+def _strengths(draft: Draft) -> None:
+    """`with and without mixup (alpha 0.2)`: the strength stands for `on`, and 0 for `off`."""
+    told = draft.told.get("alpha")
+    for toggle in ("mixup", "cutmix"):
+        if told is not None and told.numbers and toggle in draft.axes:
+            both = draft.axes.pop(toggle) == choices.TURNS["both"]
+            draft.axes[f"{toggle}_alpha"] = ((0.0,) if both else ()) + told.numbers
+            draft.told.pop("alpha", None)
+            return
+
+
+def _cross_targets(page: Page, pattern: re.Pattern[str]) -> None:
+    for match in list(page.find(pattern)):
+        if not circumstances.AFTER.search(page.text[max(0, match.start() - 12) : match.end()]):
+            page.cross(*match.span())
+
+
+def unread(draft: Draft) -> list[str]:
+    """Numbers that nobody could read, so that the plan card can say so."""
+    spans = [m for m in re.finditer(NUMBER, draft.page.left, FLAGS) if not m[0].startswith(("-", "+"))]
+    return [draft.page.text[m.start() : m.end()].strip() for m in spans]

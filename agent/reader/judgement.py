@@ -1,0 +1,138 @@
+# ruff: noqa: E501  (a pattern broken over lines is harder to read than a long one)
+"""What cannot be: values, counts, goals and names that no experiment can have become doubts."""
+
+from __future__ import annotations
+
+import re
+
+from agent import catalog
+from agent.reader import axes as axis_table
+from agent.reader.draft import Draft
+from agent.reader.numbers import FLAGS
+from agent.reader.wording import say
+from lab.plan import MAX_RUNS
+
+MOST_EPOCHS = 100_000
+MOST_STEPS = 1_000_000_000
+MOST_CARDS = 64
+ACCURACY = re.compile(
+    r"(?P<a>\d+(?:\.\d+)?)\s*%\s*(?:of\s*)?(?:\w+\s+)?(?:acc|accuracy|top-?1|precision|recall|f1|准确率|精度|正确率)|(?:\bto|reach|hit|达到|到)\s*(?P<c>\d+(?:\.\d+)?)\s*%|(?:acc(?:uracy)?|top-?1|准确率|精度|正确率|f1)[^\d%,.;]{0,24}(?P<b>\d+(?:\.\d+)?)\s*%",
+    FLAGS,
+)
+PAST = re.compile(
+    r"\b(?:by|before|until|at|on|for|due)\s+(?:yesterday|last (?:week|night|month|monday|tuesday|wednesday|thursday|friday|year))|昨天(?:[^,.;]{0,6})(?:之?前|开始|跑完)|上周(?:[^,.;]{0,4})(?:之?前|跑完)",
+    FLAGS,
+)
+
+
+def judge(draft: Draft) -> None:
+    """Counts, axes, seeds and goals that can be are settled; the others are asked about."""
+    _counts(draft)
+    _axes(draft)
+    _seeds(draft)
+    _goal(draft)
+
+
+def _counts(draft: Draft) -> None:
+    """Numbers with a unit that no experiment can have become doubts."""
+    told = draft.counts
+    if told.trials is not None and draft.around.search not in ("random", "bayesian") and "次" in draft.page.text:
+        told.seeds = told.trials if told.trials > 1 and told.seeds is None and not told.seed_values else told.seeds
+        told.trials = None
+    limits = (("epochs", MOST_EPOCHS), ("max_steps", MOST_STEPS), ("gpus", MOST_CARDS), ("trials", MOST_STEPS))
+    for name, most in limits:
+        number = getattr(told, name)
+        if number is not None and not (float(number).is_integer() and 1 <= number <= most):
+            draft.doubt("bad_value", what=name, value=f"{number:g}")
+            setattr(told, name, None)
+    for name, number in told.axes.items():
+        draft.axes[name] = (number,)
+    if told.epochs_several:
+        draft.axes["epochs"] = tuple(told.epochs_several)
+    for name in ("gpu_hours", "wall_hours"):
+        number = getattr(told, name)
+        if number is not None and number <= 0:
+            draft.doubt("bad_value", what=name, value=f"{number:g}")
+            setattr(told, name, None)
+
+
+def _axes(draft: Draft) -> None:
+    """Ranges become grids (or stay ranges for a search); values that cannot be become doubts."""
+    draws = draft.around.search in ("random", "bayesian")
+    for name, told in draft.told.items():
+        axis = axis_table.BY_NAME[name]
+        if told.interval is not None:
+            _range(draft, axis, told, draws)
+            continue
+        if not told.numbers:
+            draft.expected[name] = told.expected or 0
+            continue
+        bad = [n for n in told.numbers if not axis.allows(n)]
+        if bad:
+            draft.doubt("bad_value", what=name, value=", ".join(f"{n:g}" for n in bad))
+            continue
+        if told.expected is not None and told.expected != len(told.numbers):
+            draft.doubt("values_differ", n=told.expected, m=len(told.numbers), axis=name)
+        draft.axes[name] = tuple(axis_table.typed(axis, n) for n in told.numbers)
+
+
+def _range(draft: Draft, axis: axis_table.Axis, told: axis_table.Told, draws: bool) -> None:
+    interval = told.interval
+    assert interval is not None
+    if not (axis.allows(interval.high) and axis.allows(interval.low)):
+        draft.doubt("bad_value", what=axis.name, value=f"{interval.low:g} to {interval.high:g}")
+        return
+    if interval.low == interval.high:
+        draft.axes[axis.name] = (axis_table.typed(axis, interval.low),)
+        return
+    if draws and not interval.step:
+        draft.axes[axis.name] = axis_table.as_range(axis, interval)
+        return
+    points, how = axis_table.expand(axis, interval)
+    if interval.descending:
+        points = points[::-1]
+    draft.axes[axis.name] = tuple(axis_table.typed(axis, p) for p in points)
+    if how:
+        shown = ", ".join(f"{p:g}" for p in points)
+        draft.notes.append(f"{axis.name} from {interval.low:g} to {interval.high:g} became {how}: {shown}")
+
+
+def _seeds(draft: Draft) -> None:
+    told = draft.counts
+    if told.seeds is not None and told.seed_values and told.seeds != len(told.seed_values):
+        shown = ", ".join(str(s) for s in told.seed_values)
+        draft.doubt("seeds_differ", n=f"{told.seeds:g}", m=len(told.seed_values), list=shown)
+    elif any(s < 0 for s in told.seed_values):
+        draft.doubt("bad_value", what="seed", value=", ".join(str(s) for s in told.seed_values))
+    elif told.seed_values:
+        draft.axes["seed"] = told.seed_values
+    elif told.seeds is not None and not (float(told.seeds).is_integer() and told.seeds >= 1):
+        draft.doubt("bad_value", what="seeds", value=f"{told.seeds:g}")
+    elif told.seeds is not None and told.seeds > MAX_RUNS:
+        draft.expected["seed"] = int(told.seeds)
+    elif told.seeds is not None:
+        draft.axes["seed"] = tuple(range(int(told.seeds)))
+
+
+def _goal(draft: Draft) -> None:
+    for match in ACCURACY.finditer(draft.page.text):
+        percent = float(match["a"] or match["b"] or match["c"])
+        if percent > 100:
+            draft.doubt("bad_accuracy", value=f"{percent:g}")
+    if PAST.search(draft.page.text):
+        draft.doubt("past")
+
+
+def judge_names(draft: Draft) -> None:
+    """Typos become doubts with the nearest names; a data set that resembles none is taken as the lab's own."""
+    for kind, name in draft.names.unknown:
+        near = catalog.nearest(name, "model" if kind == "model" else "dataset", likeness=0.6)
+        if kind == "dataset" and not catalog.nearest(name, "dataset", 1, likeness=0.7):
+            if not draft.names.datasets:
+                draft.names.datasets.append(name)
+                draft.notes.append(f"{name} is in no catalogue; it has to be a data set of the lab's own hosts")
+            continue
+        if kind == "model" and not near and draft.names.models:
+            continue
+        hint = say("near", draft.chinese, names=", ".join(near)) if near else say("no_near", draft.chinese)
+        draft.doubt("unknown_model" if kind == "model" else "unknown_dataset", name=name, near=hint)

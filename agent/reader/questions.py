@@ -1,0 +1,60 @@
+# ruff: noqa: E501  (a pattern broken over lines is harder to read than a long one)
+"""What has to be asked: what is missing, grids larger than told or allowed, and messages too vague to act on."""
+
+from __future__ import annotations
+
+import math
+import re
+
+from agent.reader import commands
+from agent.reader.draft import Draft
+from agent.reader.numbers import FLAGS
+from agent.reader.reading import PreviousPlan, Reading
+from agent.reader.wording import say
+from lab.plan import Axis, Range
+
+OWN_DATA = re.compile(
+    r"\b(?:my|our|own|custom|private|new|internal)\s+(?:\w+\s+){0,2}(?:data|data ?sets?|images)\b|(?:我|我们|自己|咱们|新|私有|自定义)的?[^,.;]{0,6}(?:数据集?|图片)",
+    FLAGS,
+)  # fmt: skip
+"""Data that only the asker knows the name of: the lab's usual set must not stand for it."""
+
+
+def ask(draft: Draft, stated: Reading, most_runs: int) -> None:
+    """Questions about what is missing, and about grids that are larger than told or allowed."""
+    draws = stated.search in ("random", "bayesian")
+    total = max(1, len(stated.models)) * max(1, len(stated.datasets)) * math.prod(draft.expected.values() or [1])
+    if draws:
+        total *= (stated.trials or 1) * size(stated.axes.get("seed", (0,)))
+    else:
+        total *= math.prod(size(a) for a in stated.axes.values())
+    if total > most_runs:
+        draft.doubt("too_many", n=f"{total:,}", most=most_runs)
+        return
+    for name, number in draft.expected.items():
+        draft.questions.append(say("values_missing", draft.chinese, n=number or "", axis=name))
+    if stated.runs_told and stated.models and stated.runs_told != total:
+        draft.notes.append(f"the message counts {stated.runs_told} runs, the grid has {total}")
+        draft.questions.append(say("runs_differ", draft.chinese, told=stated.runs_told, n=total))
+    if draws and stated.trials is None:
+        draft.questions.append(say("how_many_trials", draft.chinese))
+    if not stated.models and not draft.doubts:
+        draft.doubt("which_model")
+    if not stated.datasets and OWN_DATA.search(draft.page.text):
+        draft.questions.append(say("which_dataset", draft.chinese))
+
+
+def vague(draft: Draft, previous: PreviousPlan | None) -> str:
+    text = draft.page.text
+    if re.search(r"faster|better|quick|improve|speed|optimi|快|好|优化|提升", text, FLAGS):
+        return say("faster", draft.chinese)
+    if previous is not None:
+        return say("what_change", draft.chinese, id=previous.id or "it")
+    if re.search(r"again|rerun|re-run|same|再|重|一样|改|换", text, FLAGS) or commands.EXPERIMENT.search(text):
+        return say("which_experiment", draft.chinese)
+    return say("what", draft.chinese)
+
+
+def size(axis: Axis) -> int:
+    """The number of values, at least; a range has more than one."""
+    return 2 if isinstance(axis, Range) else len(axis)
