@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -11,6 +12,10 @@ from lab.run import Run
 
 SKIPPED = 8
 """Batches left out before and at a NaN: the one that did the harm lies a few steps before the loss shows it."""
+SKIPPED_SHARE = 0.05
+"""Largest share of a run that is left out at once: in a short run that would be another training, not a cure."""
+NAN_TRIES = 3
+"""Tries against NaN in all."""
 QUARANTINE_S = 3600.0
 """A card that showed a hardware fault is left alone for so long."""
 
@@ -25,6 +30,7 @@ class Case:
         params: the template's parameters as the attempt had them, defaults included.
         varied: axes of the experiment that take more than one value.
         saved_step: step of the checkpoint that the next attempt would go on from; None when it would start anew.
+        steps_total: steps of the whole run; None when unknown.
     """
 
     run: Run
@@ -34,6 +40,7 @@ class Case:
     params: Mapping[str, Scalar]
     varied: tuple[str, ...] = ()
     saved_step: int | None = None
+    steps_total: int | None = None
     max_retries: int = 3
     max_attempts: int = 3
 
@@ -154,13 +161,16 @@ def bad_steps(case: Case) -> str | None:
         return None
     last = int(found[1])
     first = max(1, last - SKIPPED + 1, (case.saved_step or 0) + 1)
+    if first > last or last - first + 1 > SKIPPED_SHARE * (case.steps_total or math.inf):
+        return None
     before = str(case.params.get("skip_steps") or "")
-    return ",".join(part for part in (before, f"{first}-{last}") if part) if first <= last else None
+    return ",".join(part for part in (before, f"{first}-{last}") if part)
 
 
-def lr_is_fixed(case: Case) -> bool:
-    """False where the experiment compares learning rates: there a diverged run is a result."""
-    return "lr" not in case.varied
+def is_no_result(case: Case) -> bool:
+    """False where the experiment compares learning rates: there a diverged run is a result. And not too often."""
+    tries = sum(cure.startswith("nan_loss/") for cure in case.run.cures)
+    return "lr" not in case.varied and tries < NAN_TRIES
 
 
 # -- the table ---------------------------------------------------------------------------------------------------
@@ -193,15 +203,16 @@ CURES: dict[str, tuple[Step, ...]] = {
     "shm": _LESS_LOADING,
     "nan_loss": (
         Step(
-            "skip", "steps {skip_steps} left out after the loss was NaN", lr_is_fixed, params={"skip_steps": bad_steps}
+            "skip", "steps {skip_steps} left out after the loss was NaN", is_no_result, params={"skip_steps": bad_steps}
         ),
-        Step("lower_lr", "lr halved to {lr} after the loss was NaN", lr_is_fixed, params={"lr": half_lr}),
+        Step("lower_lr", "lr halved to {lr} after the loss was NaN", is_no_result, params={"lr": half_lr}),
         Step(
             "lower_lr_anew",
             "begun anew with lr halved to {lr} after the loss was NaN",
-            lr_is_fixed,
+            is_no_result,
             params={"lr": half_lr},
             anew=True,
+            times=2,
         ),
     ),
     "hang": (Step("move", "started once more, on another card where there is one, after it hung", elsewhere=True),),
@@ -299,7 +310,7 @@ def sentence(step: Step, case: Case, helped: str | None = None) -> str:
 
 def last_word(case: Case) -> str:
     """The run's message when nothing more is tried: the deciding line, and why there it ends."""
-    if case.cause == "nan_loss" and not lr_is_fixed(case):
+    if case.cause == "nan_loss" and "lr" in case.varied:
         return f"{case.evidence}; the experiment varies lr, so this is a result and is not tried again"
     if case.cause == "oom_gpu" and not shared_card(case) and case.params.get("batch_size") == _parts(case):
         return f"a single sample does not fit the card: {case.evidence}"

@@ -43,7 +43,9 @@ class Treatment:
         return cures.full_name(self.case, self.step) if self.step else ""
 
 
-def examine(ledger: Ledger, settings: Settings, run: Run, found: Diagnosis, card: Card) -> Treatment:
+def examine(
+    ledger: Ledger, settings: Settings, run: Run, found: Diagnosis, card: Card, steps_total: int | None
+) -> Treatment:
     """What is tried next. Reads only."""
     plan = ledger.experiment(run.experiment_id).plan
     case = Case(
@@ -54,6 +56,7 @@ def examine(ledger: Ledger, settings: Settings, run: Run, found: Diagnosis, card
         params=params_of(run),
         varied=plan.varying,
         saved_step=RunDir(settings.runs_dir, run).saved_step() if found.cause == "nan_loss" else None,
+        steps_total=steps_total,
         max_retries=settings.run.max_retries,
         max_attempts=settings.run.max_attempts,
     )

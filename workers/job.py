@@ -15,7 +15,7 @@ from typing import TypeVar
 
 from lab import estimate, store
 from lab.card import Card
-from lab.diagnose import Diagnosis, diagnose
+from lab.diagnose import Cause, Diagnosis, diagnose
 from lab.errors import CardError, FenceError, LeaseRefused, MoveRefused, OperatorError, UnknownRecord
 from lab.leases import Lease, Leases
 from lab.ledger import Ledger
@@ -189,7 +189,7 @@ class Attempt:
             case "disk_full":
                 self._pause_for_room(result)
             case "hung":
-                self._heal(Diagnosis("hang", ending.why, HANG_ADVICE, True), folder, result)
+                self._heal(Diagnosis("hang", ending.why, HANG_ADVICE, True), ending, folder, result)
             case "deleted":
                 self._fail(
                     Diagnosis("data_missing", f"{folder} was deleted while it ran", DELETED_ADVICE, False), result
@@ -236,7 +236,7 @@ class Attempt:
         found = diagnose(read_log(folder), ending.code)
         if ending.code == 0:
             found = Diagnosis("user_code", "exited with status 0 and without a result", SILENT_ADVICE, False)
-        self._heal(found, folder, unfinished(ending.progress, gpu_s))
+        self._heal(found, ending, folder, unfinished(ending.progress, gpu_s))
 
     def _finish(self, result: RunResult) -> bool:
         done = self._write(lambda: self.ledger.finish(self.run.id, self.lease.fence, result))
@@ -245,13 +245,10 @@ class Attempt:
             self._write(lambda: heal.remember(self.ledger, self.run, self.post.card))
         return done is not None
 
-    def _heal(self, found: Diagnosis, folder: Path, result: RunResult) -> None:
+    def _heal(self, found: Diagnosis, ending: Ending, folder: Path, result: RunResult) -> None:
         """The run is tried again with whatever may help, or has failed for good."""
-        settings = self.post.settings
-        if found.cause == "disk_full" and disk.is_full(settings):
-            self._pause_for_room(result)
-            return
-        tried = self._write(lambda: heal.examine(self.ledger, settings, self.run, found, self.post.card))
+        settings, steps = self.post.settings, ending.progress.steps_total
+        tried = self._write(lambda: heal.examine(self.ledger, settings, self.run, found, self.post.card, steps))
         if tried is None or tried.step is None:
             message = cures.last_word(tried.case) if tried else found.evidence
             self._fail(dataclasses.replace(found, evidence=message), result)
@@ -345,7 +342,8 @@ class Attempt:
 
 def _diagnosed(error: OSError) -> Diagnosis:
     """Why the run's directory could not be used."""
-    cause, advice = "permission", "Let the user who runs `overnight work` write there, and retry."
+    cause: Cause = "permission"
+    advice = "Let the user who runs `overnight work` write there, and retry."
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         cause, advice = "disk_full", "Make room in the data folder, and retry."
     elif isinstance(error, FileNotFoundError):

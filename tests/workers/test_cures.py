@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -50,7 +51,7 @@ def case(cause: str, evidence: str = "", run: dict[str, Any] | None = None, **va
     return Case(run=record, cause=cause, evidence=evidence, **(defaults | values))
 
 
-def tried(first: Case, evidence: str | None = None) -> list[tuple[str, dict[str, Any]]]:
+def tried(first: Case) -> list[tuple[str, dict[str, Any]]]:
     """Every step, until nothing more is tried, with what each sets."""
     steps, now = [], first
     while step := choose(now):
@@ -65,7 +66,7 @@ def tried(first: Case, evidence: str | None = None) -> list[tuple[str, dict[str,
                 "environ": {**now.run.environ, **step.environ},
             }
         )
-        now = Case(run, now.cause, evidence or now.evidence, now.retryable, {**now.params, **changed}, now.varied)
+        now = replace(now, run=run, params={**now.params, **changed})
     return steps
 
 
@@ -152,6 +153,18 @@ def test_at_most_eight_steps_are_skipped_and_earlier_ones_stay_skipped() -> None
 
     assert step
     assert overrides(step, it) == {"skip_steps": "5-6,33-40"}
+
+
+def test_in_a_short_run_nothing_is_skipped() -> None:
+    """Leaving out half of it would be another training, not a cure."""
+    steps = tried(case("nan_loss", "loss is nan at step 13", saved_step=8, steps_total=16))
+
+    assert [name for name, _ in steps] == ["lower_lr", "lower_lr_anew", "lower_lr_anew"]
+
+
+def test_a_nan_is_met_three_times_however_many_retries_are_allowed() -> None:
+    """A rate that is wrong by more than eight is the plan's mistake."""
+    assert len(tried(case("nan_loss", "loss is nan at step 40", max_retries=20))) == 3
 
 
 def test_where_learning_rates_are_compared_a_diverged_run_is_a_result() -> None:

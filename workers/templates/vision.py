@@ -153,7 +153,8 @@ def train(attempt: Attempt, params: VisionParams, stop: Stop) -> RunResult | Non
     length = length_of(spec, len(data.train), params.batch_size)
     smallest_part = 2 if has_batch_norm(model) else 1  # batch norm has no variance over one sample
     position, warnings = resume(attempt, length, learner)
-    warnings = [*built.warnings, *warnings]
+    skipped = [f"steps {params.skip_steps} were left out"] if params.skip_steps else []
+    warnings = [*built.warnings, *warnings, *skipped]
     environment = describe(device, precision, data)
     for line in (*warnings, *(f"{k}: {v}" for k, v in environment.items())):
         log.info("%s", line)
