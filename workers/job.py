@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import errno
 import logging
+import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -236,6 +237,9 @@ class Attempt:
         found = diagnose(read_log(folder), ending.code)
         if ending.code == 0:
             found = Diagnosis("user_code", "exited with status 0 and without a result", SILENT_ADVICE, False)
+        if ending.code is not None and ending.code < 0:
+            how = f"killed by {signal.Signals(-ending.code).name}"
+            found = dataclasses.replace(found, evidence=f"{found.evidence} ({how})" if found.evidence else how)
         self._heal(found, ending, folder, unfinished(ending.progress, gpu_s))
 
     def _finish(self, result: RunResult) -> bool:
