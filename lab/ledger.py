@@ -14,6 +14,7 @@ from typing import Any, Literal
 from redis.client import Pipeline
 from rq import Queue
 
+from lab import tally
 from lab.cardtable import CardUse
 from lab.errors import FenceError, MoveRefused, UnknownRecord
 from lab.plan import Plan, Priority
@@ -257,6 +258,8 @@ class Ledger(Records):
             pipe.multi()
             if experiment.state is ExperimentState.APPROVED:
                 self._move(pipe, experiment, ExperimentState.RUNNING)
+            if run.started_at is None:
+                tally.count_wait(pipe, run.priority, now - run.queued_at)
             return self._move(pipe, run, RunState.RUNNING, {"fence": fence}, pid=pid, started_at=now)
 
         return self._transact(write, record_key(run_id), record_key(_experiment_of(run_id)))
@@ -299,6 +302,7 @@ class Ledger(Records):
             pipe.multi()
             if run.state is RunState.CANCELLING:
                 return self._close(pipe, around, run, RunState.CANCELLED)
+            tally.count_attempt(pipe, "lost" if lost else "given_back", "host_or_worker" if lost else None)
             losses = run.losses + lost
             fields = {"message": message, "losses": losses, "wish": None, **NOWHERE}
             return self._move(pipe, run, _next_state(run), {"why": message}, **fields)
@@ -323,6 +327,7 @@ class Ledger(Records):
             if run.state not in (RunState.DISPATCHED, RunState.RUNNING):
                 raise MoveRefused(run_id, run.state, RunState.QUEUED)
             pipe.multi()
+            tally.count_attempt(pipe, "lost" if lost else "retried", cure.partition("/")[0])
             return self._move(
                 pipe,
                 run,
@@ -382,6 +387,7 @@ class Ledger(Records):
             if run.state not in (RunState.DISPATCHED, RunState.RUNNING):
                 raise MoveRefused(run_id, run.state, RunState.PAUSED)
             pipe.multi()
+            tally.count_attempt(pipe, "paused")
             return self._move(pipe, run, RunState.PAUSED, {"why": message}, message=message, wish=None, **NOWHERE)
 
         return self._transact(write, record_key(run_id))
@@ -534,6 +540,10 @@ class Ledger(Records):
         closed = self._move(pipe, run, state, {"fence": run.fence}, finished_at=now, **fields)
         counts = {**counts, state.value: counts.get(state, 0) + 1}
         pipe.hincrby(_counts(experiment.id), state.value, 1)
+        if run.state in HOLDS_CARD:
+            tally.count_attempt(pipe, state.value, closed.cause)
+        if closed.result is not None:
+            tally.count_usage(pipe, closed.result.usage)
         if sum(counts.values()) < experiment.total_runs:
             return closed
         if experiment.state in FINAL_EXPERIMENT:  # its retries have ended: a new revision of the report
@@ -638,6 +648,7 @@ class Ledger(Records):
 
     def _answer(self, pipe: Pipeline, request: Request, answer: Answer) -> None:
         self._move(pipe, request, RequestState.ANSWERED, answer.model_dump(mode="json"), answer=answer)
+        tally.count_answer(pipe, answer.kind)
 
     def _expect(self, pipe: Pipeline, run_id: str, wanted: RunState, *allowed: RunState) -> Run:
         run = self._read(Run, run_id, pipe)

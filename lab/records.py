@@ -87,7 +87,7 @@ class Records:
         name = cls.__name__.lower()
         ids: list[tuple[str, float]] = []
         for state in states:
-            ids += self.client.zrange(f"{PREFIX}index:{name}:{state}", 0, -1, withscores=True)
+            ids += self.client.zrange(index_key(name, state), 0, -1, withscores=True)
         ids.sort(key=lambda pair: pair[1])
         wanted = set(states)
         # A record may move between the index and the read; what it is now decides.
@@ -105,8 +105,13 @@ def record_key(record_id: str) -> str:
     return f"{PREFIX}{kind}:{record_id}"
 
 
+def index_key(kind: str, state: str) -> str:
+    """Redis key of the ids of all records of a kind (`run`) that are in a state, ordered by age."""
+    return f"{PREFIX}index:{kind}:{state}"
+
+
 def _index(record: Any, state: Any) -> str:
-    return f"{PREFIX}index:{type(record).__name__.lower()}:{state}"
+    return index_key(type(record).__name__.lower(), state)
 
 
 def _kind(record: Any, state: Any) -> str:

@@ -135,6 +135,8 @@ class Usage(Record):
     """`gpu`, or `host` where a simulated card trained on the CPU."""
     samples_per_s: float | None = None
     """Training samples a second over the whole run, evaluation left out; None when it was not measured."""
+    energy_j: float | None = None
+    """Joules that its cards drew, by the power that their host published; None where that is not known."""
 
 
 class RunResult(Record):
