@@ -100,11 +100,12 @@ def train(folder: Path, number: int = 1, stop: Any = None, epochs: int = 2, **pa
 
 
 def test_a_loss_that_diverges_is_cured_by_a_lower_rate(lab: Lab) -> None:
-    """At lr 1 the loss is NaN at step 13 of 16, and the checkpoint of step 8 may be astray already."""
+    """At lr 1 the loss is NaN at step 13 of 16, and at half of it too from step 8, whose weights are astray already:
+    only from the beginning does the lower rate help."""
     run = carried_out(lab, approved(lab, lr=1.0))
 
     assert run.state is RunState.FINISHED
-    assert set(run.cures) <= {"nan_loss/lower_lr", "nan_loss/lower_lr_anew"}
+    assert run.cures[0] == "nan_loss/lower_lr"
     assert run.overrides["lr"] in (0.5, 0.25, 0.125)
     assert run.changes[0] == "lr halved to 0.5 after the loss was NaN"
     assert run.result
