@@ -22,7 +22,7 @@ from lab.leases import Lease, Leases
 from lab.ledger import Ledger
 from lab.run import Run, RunResult, RunSpec, RunState
 from lab.settings import Settings
-from workers import cures, datasets, disk, heal, launch
+from workers import cures, datasets, disk, heal, launch, oomkills
 from workers.cardlock import CardLock
 from workers.recover import lose, release_card
 from workers.rundir import RunDir, read_log, read_result, unfinished
@@ -117,6 +117,8 @@ class Attempt:
         self.since = since
         self.cards_gone = True
         """False while a process that would not die may still be on the cards: then their leases are left to expire."""
+        self.oom_kills = oomkills.count()
+        """The kernel's count before the trainer began."""
 
     def carry_out(self) -> None:
         """The attempt's end is in the ledger, then its cards are free."""
@@ -234,7 +236,7 @@ class Attempt:
             if self._finish(result.model_copy(update={"usage": usage})) and fresh:
                 self._write(lambda: self.ledger.remember_duration(self._kind(), ending.seconds))
             return
-        found = diagnose(read_log(folder), ending.code)
+        found = diagnose(read_log(folder), ending.code, oom_kills=oomkills.since(self.oom_kills))
         if ending.code == 0:
             found = Diagnosis("user_code", "exited with status 0 and without a result", SILENT_ADVICE, False)
         if ending.code is not None and ending.code < 0:

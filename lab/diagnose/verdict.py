@@ -38,12 +38,12 @@ class Ending:
 
     Attributes:
         exit_code: as a shell or subprocess gives it; None when it is not known or the run still runs.
-        oom_kills: how many processes the kernel killed in the run's cgroup.
+        oom_kills: how many processes the kernel killed for want of memory meanwhile; None when unknown.
         losses: the last losses of the run's metrics, oldest first.
     """
 
     exit_code: int | None
-    oom_kills: int = 0
+    oom_kills: int | None = None
     losses: Sequence[float] = ()
 
 
@@ -129,7 +129,7 @@ def diagnose(
     exit_code: int | None,
     *,
     signal: int | None = None,
-    oom_kills: int = 0,
+    oom_kills: int | None = None,
     losses: Sequence[float] = (),
 ) -> Diagnosis:
     """Why the attempt with this log ended.
@@ -138,7 +138,8 @@ def diagnose(
         log: its output, or the tail of it.
         exit_code: as a shell or subprocess gives it (137 and -9 are SIGKILL); None when it is not known.
         signal: the signal that ended it, where that is known apart from the exit code.
-        oom_kills: `oom_kill` of its cgroup's memory.events.
+        oom_kills: how often the kernel killed for want of memory meanwhile (`oom_kill` of its cgroup or host); None
+            when that is unknown.
         losses: the last losses of its metrics, oldest first.
     """
     ending = Ending(-signal if signal else exit_code, oom_kills, losses)
@@ -284,6 +285,12 @@ def _from_status(log: Log, ending: Ending) -> list[Sign]:
         return [Sign("oom_host", ROOT, None, advice, True)]
     said: tuple[Cause, int, str] | None = None
     match number:
+        case signals.SIGKILL if ending.oom_kills == 0:
+            said = (
+                "preempted",
+                STATUS,
+                "It was killed from outside, not for want of memory: resume it.",
+            )
         case signals.SIGKILL:
             said = (
                 "oom_host",

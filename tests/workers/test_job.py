@@ -17,7 +17,7 @@ from lab.leases import Leases
 from lab.run import Progress, Run, RunResult, RunSpec, RunState, Usage
 from lab.settings import Settings
 from tests.workers.under_test import Lab, until
-from workers import job, rundir
+from workers import job, oomkills, rundir
 from workers.cardlock import CardLock
 from workers.checkpoint import replace_file
 from workers.job import Post, run_attempt, take_post
@@ -97,7 +97,6 @@ def test_an_entry_that_comes_twice_does_nothing(lab: Lab) -> None:
     ("how", "cause", "evidence"),
     [
         ("error", "user_code", "mat1 and mat2"),
-        ("sigkill", "oom_host", "SIGKILL"),
         ("exit_silently", "user_code", "without a result"),
         ("bad_args", "bad_args", "--lr-decay"),
     ],
@@ -114,6 +113,22 @@ def test_a_failure_has_its_cause(lab: Lab, how: str, cause: str, evidence: str) 
     assert failed.result
     assert failed.result.usage.gpu_s > 0
     assert Leases(lab.client, 10).held(CARD.uuid) is None
+
+
+def test_a_trainer_that_was_shot_is_started_again_and_one_out_of_memory_is_not_taken_for_it(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SIGKILL alone tells nothing; the kernel counts its own kills."""
+    run = bound(lab, fail="sigkill", fail_at_step=1, step_s=0.0)
+    attempt(run)
+    shot = lab.ledger.run(run.id)
+    monkeypatch.setattr(oomkills, "since", lambda before: 1)
+    again = lab.ledger.bind(run.id, (CARD.uuid,), CARD.host, CARD.index)
+    attempt(again)
+    starved = lab.ledger.run(run.id)
+
+    assert (shot.state, shot.losses, shot.retries) == (RunState.QUEUED, 1, 0)
+    assert (starved.state, starved.cause) == (RunState.FAILED, "oom_host")
 
 
 def test_a_cancelled_run_stops_with_a_checkpoint(lab: Lab) -> None:
