@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Sequence
 
+from agent.reader.text import is_chinese
+from agent.reader.wording import say
 from agent.understand import Understood
 from lab import orders
 from lab.errors import MoveRefused, RequestError, UnknownRecord
@@ -33,7 +35,12 @@ def carry_out(understood: Understood, request: Request, before: Sequence[Experim
     if understood.question is not None:
         return Answer(kind="question", text=understood.question)
     command = COMMANDS.get(understood.intent)
-    return command(understood, request, before, ledger) if command else Answer(kind="reply", text=understood.reply)
+    if command is None:
+        return Answer(kind="reply", text=understood.reply)
+    try:
+        return command(understood, request, before, ledger)
+    except UnknownRecord as unknown:
+        return Answer(kind="question", text=say("no_experiment", is_chinese(request.text), id=unknown.subject))
 
 
 def obey(order: Order, request: Request, ledger: Ledger, admins: Collection[str] = ()) -> Answer:
@@ -107,15 +114,16 @@ COMMANDS: dict[str, Command] = {
 def _subject(
     understood: Understood, before: Sequence[Experiment], ledger: Ledger
 ) -> tuple[Experiment | None, Run | None]:
-    """The experiment, and the run of it, that a message is about: as named, else the last one of the conversation."""
+    """The experiment, and the run of it, that a message is about: as named, else the last one of the conversation.
+
+    Raises:
+        UnknownRecord: the message names what is not there.
+    """
     named = SUBJECT.search(understood.target or "")
     if named is None:
         return (before[-1] if before else None), None
-    try:
-        experiment = ledger.experiment(named[1])
-        return experiment, ledger.run(f"{named[1]}/{int(named[2])}") if named[2] else None
-    except UnknownRecord:
-        return None, None
+    experiment = ledger.experiment(named[1])
+    return experiment, ledger.run(f"{named[1]}/{int(named[2])}") if named[2] else None
 
 
 def _experiment_words(experiment: Experiment, ledger: Ledger) -> str:

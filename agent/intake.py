@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Sequence
 
 from agent import commands, desk, planner
 from agent.desk import Desk
 from agent.orders import read_order
-from agent.reader import PreviousPlan
+from agent.reader import PreviousPlan, named
+from agent.reader.text import is_chinese
+from agent.reader.wording import say
 from agent.understand import Understood, understand
 from lab import hosts, store
-from lab.errors import OvernightError
+from lab.errors import OvernightError, UnknownRecord
 from lab.run import Answer, Experiment, Request, RequestState
 
 log = logging.getLogger(__name__)
@@ -48,13 +51,18 @@ def _answer(here: Desk, request: Request) -> str:
         done = commands.obey(order, request, here.ledger, here.settings.admins)
         here.ledger.answer(request.id, done)
         return done.kind
+    about, unknown = _about(here, request, before)
     understood = understand(
         request.text,
-        previous=_previous(before[-1]) if before else None,
+        previous=_previous(about) if about else None,
         requester=request.user,
         model=desk.model_door(here.settings),
         defaults=desk.defaults(here.settings, *planner.default_dataset(lab)),
     )
+    if unknown is not None and understood.intent != "refuse":
+        text = say("no_experiment", is_chinese(request.text), id=unknown)
+        here.ledger.answer(request.id, Answer(kind="question", text=text))
+        return "question"
     if understood.plan is not None and understood.question is None:
         return _propose(here, request, understood, lab)
     answer = commands.carry_out(understood, request, before, here.ledger)
@@ -73,6 +81,18 @@ def _propose(here: Desk, request: Request, understood: Understood, lab: planner.
     answer = Answer(kind="plan", text=understood.reply, note=understood.model_note)
     here.ledger.propose(request.id, prepared.plan, prepared.estimate, answer)
     return "plan"
+
+
+def _about(here: Desk, request: Request, before: Sequence[Experiment]) -> tuple[Experiment | None, str | None]:
+    """The experiment that a message is about: the one it names, else the last of the conversation; and the id that
+    it names when there is no such experiment."""
+    name = named(request.text)
+    if name is None:
+        return (before[-1] if before else None), None
+    try:
+        return here.ledger.experiment(name), None
+    except UnknownRecord:
+        return None, name
 
 
 def _previous(experiment: Experiment) -> PreviousPlan:

@@ -8,23 +8,19 @@ import sys
 from collections.abc import Iterable, Iterator
 from typing import Any, Literal
 
+from pydantic import BaseModel, ValidationError
+
+from agent import grids
 from agent.ground import ground
 from agent.model import Proposer
 from agent.reader import PreviousPlan, Reading, read
 from agent.reader.intents import Intent
 from agent.reader.wording import say
+from agent.reply import AS_BEFORE, DEFAULT, ONE_SEED, SPREAD, USUAL_DATASET, reply
 from lab.errors import ModelError
-from lab.plan import MAX_RUNS, Assumed, Axis, Budget, Frozen, Plan, Range, Scalar
+from lab.plan import MAX_RUNS, Assumed, Axis, Budget, Frozen, Plan, Range, Scalar, few
 
 log = logging.getLogger(__name__)
-DEFAULT = "default"
-"""Why a value was assumed for which nothing speaks but the lab's settings."""
-UNSAID = frozenset({"gpus_per_run", "priority"})
-"""Assumed fields that a reply need not mention: one card and normal priority are what people expect."""
-
-ANSWERED: frozenset[Intent] = frozenset(
-    {"chitchat", "help", "gpu_status", "quota", "silence", "status", "explain", "cancel"}
-)
 CASE_FIELDS = frozenset({"models", "dataset", "epochs", "max_steps", "gpus_per_run", "metric", "search", "trials"}) | {
     "priority",
     "deadline",
@@ -39,7 +35,7 @@ class Defaults(Frozen):
 
     dataset: str | None = "digits"
     """None asks which one."""
-    dataset_reason: str = "no data set was named; this is the lab's usual one"
+    dataset_reason: str = USUAL_DATASET
     epochs: int = 3
     lr: float = 1e-3
     batch_size: int = 64
@@ -110,6 +106,7 @@ def conclude(reading: Reading, text: str, previous: PreviousPlan | None, default
         plan = _plan(reading, text, previous, defaults)
         if plan.dataset is None and reading.mode is None and reading.intent != "evaluate":
             questions.append(say("which_dataset", reading.chinese))
+        questions += _doubts(reading, plan, defaults)
     question = " ".join(questions) or None
     if reading.refusal:
         question = None
@@ -117,25 +114,10 @@ def conclude(reading: Reading, text: str, previous: PreviousPlan | None, default
         intent=reading.intent,
         plan=plan,
         question=question,
-        reply=_reply(reading, plan, question),
+        reply=reply(reading, plan, question),
         target=reading.target,
         args=reading.args,
     )
-
-
-def _reply(reading: Reading, plan: Plan | None, question: str | None) -> str:
-    if reading.refusal:
-        return reading.refusal
-    if plan is None:
-        if question:
-            return question
-        what = ", ".join(f"{k} {v}" for k, v in reading.args.items())
-        key = reading.intent if reading.intent in ANSWERED else "what"
-        return say(key, reading.chinese, target=reading.target or "your experiments", what=what)
-    shown = say("plan", reading.chinese, title=plan.title(), arithmetic=plan.arithmetic())
-    assumed = ", ".join(f"{a.field} ({a.reason})" for a in plan.assumed if a.field not in UNSAID)
-    shown += say("assumed", reading.chinese, list=assumed) if assumed else ""
-    return " ".join([shown, *plan.notes, *([question] if question else [])])
 
 
 def _plan(reading: Reading, text: str, previous: PreviousPlan | None, defaults: Defaults) -> Plan:
@@ -143,6 +125,7 @@ def _plan(reading: Reading, text: str, previous: PreviousPlan | None, defaults: 
     axes: dict[str, Axis] = dict(reading.axes)
     if previous is not None and reading.intent in ("modify", "schedule"):
         assumed |= _still_assumed(reading, axes, previous)
+    _fill_grid(reading, axes, assumed)
     datasets = reading.datasets
     if not datasets and defaults.dataset and reading.intent != "evaluate":
         datasets = (defaults.dataset,)
@@ -185,7 +168,7 @@ def _still_assumed(reading: Reading, axes: dict[str, Axis], previous: PreviousPl
     kept |= {"epochs": reading.epochs == previous.epochs, "dataset": reading.datasets == previous.datasets}
     kept |= {"models": reading.models == previous.models}
     reasons = previous.assumed_reasons()
-    return {k: v or "as in the previous plan" for k, v in reasons.items() if kept.get(k)}
+    return {k: v or AS_BEFORE for k, v in reasons.items() if kept.get(k)}
 
 
 def _search(reading: Reading) -> Literal["grid", "random", "bayesian"]:
@@ -199,6 +182,46 @@ def _budget(plan: Plan) -> Budget | None:
     if budget is None or plan.n_runs != 1 or budget.wall_hours is None or budget.gpu_hours is not None:
         return budget
     return Budget(wall_hours=budget.wall_hours, gpu_hours=budget.wall_hours * plan.gpus_per_run)
+
+
+def _fill_grid(reading: Reading, axes: dict[str, Axis], assumed: dict[str, str]) -> None:
+    """Values for the axes whose best value is asked for and whose values nobody gave."""
+    if reading.tunes is None or _search(reading) != "grid":
+        return
+    for name, (values, reason) in (grids.propose(reading.tunes, axes) or {}).items():
+        left = tuple(v for v in values if v not in reading.denied.get(name, ()))
+        if left:
+            axes[name] = left
+            assumed[f"axes.{name}"] = reason
+
+
+def _doubts(reading: Reading, plan: Plan, defaults: Defaults) -> list[str]:
+    """Questions about assumed values: excluded by the message, not to be proposed, or too many."""
+    doubts = []
+    if reading.tunes is not None and plan.search == "grid" and grids.propose(reading.tunes, plan.axes) is None:
+        doubts.append(say("what_to_tune", reading.chinese, list=", ".join(few(reading.tunes))))
+    for name, values in reading.denied.items():
+        field = name if name in ("models", "dataset", "epochs", "gpus_per_run") else f"axes.{name}"
+        if _takes(plan, field, values) or (name == "optimizer" and name not in plan.axes):
+            doubts.append(say("which_instead", reading.chinese, axis=name, values=", ".join(few(values))))
+    if not doubts and not reading.questions and plan.n_runs > defaults.max_runs:
+        n = f"{plan.n_runs:,}"
+        doubts.append(say("too_many", reading.chinese, n=n, most=defaults.max_runs, how=plan.arithmetic()))
+    return doubts
+
+
+def _takes(plan: Plan, field: str, excluded: tuple[Scalar, ...]) -> bool:
+    """True when the plan assumes a value that the message excludes."""
+    if plan.why(field) is None:
+        return False
+    name = field.removeprefix("axes.")
+    axis = plan.axes.get(name)
+    if name == "seed":
+        return isinstance(axis, tuple) and len(axis) in excluded
+    if name in plan.axes:
+        return isinstance(axis, tuple) and bool(set(axis) & set(excluded))
+    held = plan.datasets if name == "dataset" else plan.models if name == "models" else (getattr(plan, name),)
+    return bool(set(held) & set(excluded))
 
 
 def _fill_training(reading: Reading, axes: dict[str, Axis], assumed: dict[str, str], defaults: Defaults) -> int | None:
@@ -215,13 +238,13 @@ def _fill_training(reading: Reading, axes: dict[str, Axis], assumed: dict[str, s
 def _fill_seeds(reading: Reading, axes: dict[str, Axis], assumed: dict[str, str], defaults: Defaults) -> None:
     if "seed" in axes:
         return
-    grid = any(isinstance(a, Range) or len(a) > 1 for a in reading.axes.values())
+    grid = any(isinstance(a, Range) or len(a) > 1 for a in axes.values())
     if reading.intent == "compare" and not grid and defaults.comparison_seeds > 1:
         axes["seed"] = tuple(range(defaults.comparison_seeds))
-        assumed["axes.seed"] = "one run each cannot tell a difference from luck"
+        assumed["axes.seed"] = SPREAD
     else:
         axes["seed"] = (0,)
-        assumed["axes.seed"] = "one seed; say `3 seeds` to see the spread"
+        assumed["axes.seed"] = ONE_SEED
 
 
 def to_case(case_id: str, understood: Understood) -> dict[str, Any]:
@@ -257,11 +280,43 @@ def batch(lines: Iterable[str], defaults: Defaults, model: Proposer | None = Non
     for line in lines:
         if not line.strip():
             continue
-        asked = json.loads(line)
-        held = (asked.get("context") or {}).get("previous_plan")
-        previous = PreviousPlan(**held) if held else None
-        understood = understand(asked["text"], previous, asked.get("requester") or "", model, defaults)
-        yield json.dumps(to_case(asked["id"], understood), ensure_ascii=False)
+        try:
+            asked = Case.model_validate_json(line)
+        except ValidationError as error:
+            yield json.dumps(_broken(line, error), ensure_ascii=False)
+            continue
+        previous = asked.context.previous_plan if asked.context else None
+        understood = understand(asked.text, previous, asked.requester or "", model, defaults)
+        yield json.dumps(to_case(asked.id, understood), ensure_ascii=False)
+
+
+class Context(BaseModel):
+    """What the thread of a case holds."""
+
+    previous_plan: PreviousPlan | None = None
+
+
+class Case(BaseModel):
+    """One line of `overnight understand --batch`; other keys are left alone."""
+
+    id: str
+    text: str
+    context: Context | None = None
+    requester: str | None = None
+
+
+def _broken(line: str, error: ValidationError) -> dict[str, Any]:
+    """The answer to a line that is no case: its id, where it has one, and what is wrong with it."""
+    try:
+        found = json.loads(line)
+    except ValueError:
+        found = None
+    first = error.errors(include_url=False)[0]
+    where = ".".join(str(part) for part in first["loc"])
+    return {
+        "id": found.get("id") if isinstance(found, dict) else None,
+        "error": f"{where}: {first['msg']}" if where else first["msg"],
+    }
 
 
 def main() -> None:

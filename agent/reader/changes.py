@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from agent import catalog
 from agent.reader import axes as axis_table
+from agent.reader import negations
 from agent.reader.names import Names
 from agent.reader.numbers import COUNT, FLAGS, NUMBER, count, value
 from agent.reader.page import Page
@@ -187,7 +188,7 @@ def _swap(
 def _sort(page: Page, told: Changes, held: tuple[str, ...], span: tuple[int, int, str]) -> None:
     start, end, name = span
     before, after, called = page.text[:start], page.text[end:], page.text[start:end]
-    if DROP_BEFORE.search(before) or DROP_AFTER.match(after):
+    if DROP_BEFORE.search(before) or DROP_AFTER.match(after) or negations.denied(page.text, start, end):
         member = _member(called, name, held)
         if member:
             told.drop.append(member)

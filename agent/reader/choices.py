@@ -6,6 +6,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from agent.reader import negations
+from agent.reader.negations import Denied
 from agent.reader.numbers import FLAGS, NUMBER, value
 from agent.reader.page import Page
 from lab.plan import Scalar
@@ -86,8 +88,8 @@ TOGGLES = (
     Toggle("class_weights", r"class[ _-]?weight(?:s|ing)|类别权重"),
 )  # fmt: skip
 STRENGTH = rf"(?:[\s(,]*(?:alpha|α|with alpha|p|rate|of|=|为)?\s*[=:]?\s*(?P<strength>{NUMBER})\s*\)?)?"
-BOTH = r"(?:\bwith\s*(?:and|&|/|vs\.?|or|versus)\s*without|\bw/?\s*(?:and|&|vs\.?|or|/)\s*w/?o\b|\bwithout\s*(?:and|&|vs\.?|or)\s*with\b|有无|有没有|加不加|用不用|带不带|开不开|加和不加|用和不用|带和不带|开和不开|开关|是否(?:使用|用|加|开启?)?|mit und ohne|con y sin|avec et sans|ablat\w*)"
-OFF = r"(?:\bwithout|\bw/o|\bno|\bdisabl\w+|\bturn(?:ing)? off|\bremove|\bdrop|不(?:用|加|带|开|要|做|使用)|去掉|关掉|关闭|没有|无|ohne|sin|sans)"
+BOTH = r"(?:\bwith\s*(?:and|&|/|vs\.?|or|versus)\s*without|\bw/?\s*(?:and|&|vs\.?|or|/)\s*w/?o\b|\bwithout\s*(?:and|&|vs\.?|or)\s*with\b|有无|有没有|加不加|用不用|带不带|开不开|要不要|加和不加|用和不用|带和不带|开和不开|开关|是否(?:使用|用|加|开启?)?|mit und ohne|con y sin|avec et sans|ablat\w*)"
+OFF = r"(?:\bwithout|\bw/o|\bno|(?<!why )(?<!or )\bnot(?: to)?(?: us(?:e|ing)| with| apply)?|\b(?:do not|don'?t|dont|never|cannot|can'?t)(?: (?:use|add|apply|enable|do|want|need|turn on))?|\bavoid|\bdisabl\w+|\bturn(?:ing)? off|\bremove|\bdrop|\bskip|别(?:用|加|开|做|带|使用)?|不(?:用|加|带|开|要|做|使用|需要|想用)?|无需|去掉|关掉|关闭|没有|无|ohne|sin|sans)"
 ON = r"(?:\bwith|\busing|\badd(?:ing)?|\buse|\benabl\w+|\bturn on|\bplus|\+|加上?|开启?|使用|用|带上?|启用)"
 TURN = {
     "both": [rf"{BOTH}\s*(?:the |a )?{{t}}{STRENGTH}", r"{t}\s*(?:on\s*(?:/|vs\.?|and|or)\s*off|off\s*(?:/|vs\.?|and|or)\s*on|开/关|开关(?:对比)?|yes/no|or not|与否)",
@@ -108,14 +110,20 @@ SCRATCH = re.compile(
 TURNS: dict[str, tuple[Scalar, ...]] = {"both": (False, True), "off": (False,), "on": (True,)}
 
 
-def read(page: Page) -> dict[str, tuple[Scalar, ...]]:
-    """Values of every axis of words and of every toggle on the page; what was used is crossed out."""
+def read(page: Page, denied: Denied) -> dict[str, tuple[Scalar, ...]]:
+    """Values of every axis of words and of every toggle on the page; what was used is crossed out.
+
+    Args:
+        denied: gets the words that the page says not to use.
+    """
     found = _toggles(page)
     for axis, pattern in PATTERNS.items():
         matches = page.take_all(pattern)
-        names = [str(m.lastgroup) for m in matches]
-        if names:
-            found[axis] = tuple(dict.fromkeys(names))
+        stated, excluded = negations.sort(page.text, [(*m.span(), str(m.lastgroup)) for m in matches])
+        if stated:
+            found[axis] = tuple(stated)
+        for name in excluded:
+            denied.add(axis, name)
     if "amp" in found and found.get("precision") == ("amp",):
         del found["precision"]
     if "pretrained" not in found and page.take(SCRATCH):

@@ -21,6 +21,8 @@ EXPERIMENT = _rx(
 RUN = _rx(
     rf"\b(?:runs?|jobs?|trials?)\s*#?(?P<n>\d+)(?![\d.e%]|\s*(?:more|extra|x\b|seeds?|epochs?|trials?|times|lrs?|models?|random|hours?|hrs?|steps?|iters?|different|gpus?|runs?|minutes?))|第\s*(?P<n2>{COUNT})\s*(?:个|次|组)?\s*(?:run|实验|任务|次|个|组)?|#(?P<n3>\d+)\b|(?P<n4>\d+)\s*号(?:run|实验|任务)?"
 )
+WAITS = _rx(r"(?:after|once|when|until|等|等到|as soon as)\s*$")
+WAITED = _rx(r"^\s*(?:finish|is done|is over|completes?|ends|(?:跑|训练?|做)?完|结束)")
 QUEUED = _rx(r"queue|pending|waiting|not (?:yet )?started|排队|队列|等待|还没(?:开始|跑)")
 RUNNING = _rx(r"running|正在跑|在跑|运行中")
 FAILED = _rx(r"fail|crash|broken|失败|挂(?:了|掉)|崩")
@@ -39,6 +41,14 @@ UNMUTE = _rx(
 )
 GPU_NUMBER = _rx(r"(?:gpu|card|卡)\s*#?(\d+)|(\d+)\s*号(?:卡|gpu)|第\s*(\d+)\s*张")
 MINE = _rx(r"\bmy\b|\bmine\b|我的|自己的")
+
+
+def named(text: str) -> str | None:
+    """The experiment that the text names as what it is about (`exp-12`); None for one that it only waits for."""
+    match = EXPERIMENT.search(text)
+    if match is None or WAITS.search(text[: match.start()]) or WAITED.match(text[match.end() :]):
+        return None
+    return f"exp-{int(match['n'] or match['n2'])}"
 
 
 def target(intent: Intent, text: str, previous: PreviousPlan | None, models: tuple[str, ...]) -> str | None:

@@ -6,10 +6,11 @@ import re
 from dataclasses import dataclass, field
 
 from agent.reader import axes as axis_table
-from agent.reader import changes, choices, circumstances, commands, counts, names
+from agent.reader import changes, choices, circumstances, commands, counts, names, negations
 from agent.reader.circumstances import Circumstances
 from agent.reader.counts import Counts
 from agent.reader.names import Names
+from agent.reader.negations import Denied
 from agent.reader.numbers import FLAGS, NUMBER
 from agent.reader.page import Page
 from agent.reader.reading import PreviousPlan
@@ -27,6 +28,7 @@ class Draft:
     counts: Counts = field(default_factory=Counts)
     around: Circumstances = field(default_factory=Circumstances)
     changes: changes.Changes = field(default_factory=changes.Changes)
+    denied: Denied = field(default_factory=Denied)
     told: dict[str, axis_table.Told] = field(default_factory=dict)
     axes: dict[str, Axis] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
@@ -36,6 +38,16 @@ class Draft:
     """Questions that leave the plan standing, though it must not start."""
     expected: dict[str, int] = field(default_factory=dict)
     """Counts of values of an axis whose values nobody gave."""
+    tunes: tuple[str, ...] | None = None
+    """Axes to be tuned without values, as far as a sweep goes; None when nothing is."""
+    tunes_closely: tuple[str, ...] | None = None
+    """The same for a message that is about something else besides."""
+
+    def note(self, key: str, **fields: object) -> None:
+        """Something to say beside the plan."""
+        sentence = say(key, self.chinese, **fields)
+        if sentence not in self.notes:
+            self.notes.append(sentence)
 
     def doubt(self, key: str, **fields: object) -> None:
         """Ask about something that cannot be."""
@@ -56,15 +68,36 @@ def draft_of(text: str, chinese: bool, previous: PreviousPlan | None) -> Draft:
     if previous is not None:
         draft.changes = changes.read(page, previous)
         changes.names(page, draft.names, previous, draft.changes)
+    draft.denied = negations.read(page)
+    _exclude_names(draft)
     draft.around = circumstances.read(page, later)
     draft.counts = counts.read(page)
-    draft.told = axis_table.read(page)
-    draft.axes.update(choices.read(page))
+    _recount(draft)
+    draft.told = draft.denied.replaced | axis_table.read(page)
+    draft.axes.update(choices.read(page, draft.denied))
     _strengths(draft)
     if previous is not None:
         changes.values(page, previous, draft.changes)
     names.unknown(page, draft.names)
     return draft
+
+
+def _exclude_names(draft: Draft) -> None:
+    """Models and data sets that the message says not to use are no models and data sets of its plan."""
+    for kind, named in (("models", draft.names.models), ("dataset", draft.names.datasets)):
+        stated, excluded = negations.sort(draft.page.text, [s for s in draft.names.spans if s[2] in named])
+        if excluded:
+            named[:] = [n for n in named if n in stated or n not in excluded]
+            for name in excluded:
+                draft.denied.add(kind, name)
+                if name not in named:
+                    draft.names.families.pop(name, None)
+
+
+def _recount(draft: Draft) -> None:
+    """`not 3 epochs but 5`: the unit stands with the number that is not meant."""
+    for name, number in draft.denied.counts.items():
+        setattr(draft.counts, {"seed": "seeds", "gpus_per_run": "gpus"}.get(name, name), number)
 
 
 def _strengths(draft: Draft) -> None:

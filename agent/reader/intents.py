@@ -38,12 +38,16 @@ HOW_TO = re.compile(
     FLAGS,
 )
 CARDS = re.compile(r"\b(?:gpus?|cards?|cluster|nodes?|vram|[ahv]100s?)\b|显卡|卡(?!时|住|了|在|死)|集群|显存", FLAGS)
+REPORT = re.compile(
+    r"\b(?:reports?|write-?up|findings)\b|\b(?:results?|outcome) (?:of|for|from)\b|\bexp-?\d+'?s? results?\b|报告|(?:看|给|发)[^,.;]{0,20}结果|的结果",
+    FLAGS,
+)
 STORED = re.compile(
     r"\bevaluat\w*|\beval\b|\bbenchmark\w*|checkpoint|\bckpt\b|test set|评估|评测|测评|推理|测试集|zero[- ]?shot", FLAGS
 )
 """Cues for measuring what a thread's experiment has trained."""
 TARGETS = re.compile(
-    r"\bexp-?\d+(?:\s*/\s*\d+)?|\b(?:run|job|trial)\s*#?\d+\b|第\s*[\d一二三四五六七八九十]+\s*(?:个|次)?(?:run|实验|任务)?|#\d+\b",
+    r"\bexp(?:eriment)?[-_ ]?\d+(?:\s*/\s*\d+)?|实验\s*\d+|\b(?:run|job|trial)\s*#?\d+\b|第\s*[\d一二三四五六七八九十]+\s*(?:个|次)?(?:run|实验|任务)?|#\d+\b",
     FLAGS,
 )
 VAGUE = re.compile(
@@ -80,11 +84,30 @@ class Facts:
     previous: bool
     schedule: bool
     search: bool
+    tunes: bool
+    """True when the best value of something is asked for."""
 
 
 def cue(name: str, text: str) -> bool:
     """True when the text has a cue for this intent."""
     return bool(CUES[name].search(text))
+
+
+GREETING = re.compile(
+    r"^\W*(?:hi|hello|hey|yo|sup|(?:good )?morning|good (?:evening|night|afternoon|day)|gm|gn|bye|see you|welcome|how are you|what'?s up|who are you|are you|danke|hola|bonjour|guten|ciao|привет|おはよう|こんにちは|お疲れ|안녕|早(?:上好|啊|安|呀|$)|你好|您好|嗨|晚安|再见|拜拜|在吗|你是谁)(?![A-Za-z])",
+    FLAGS,
+)
+THANKS = re.compile(
+    r"^\W*(?:thanks?|thank you|thx|ty|cheers|nice|great|awesome|cool|ok(?:ay)?|well done|good (?:job|bot|work)|lol|haha+|love|congrats?|wow|np|no worries|sorry|happy|merry|gracias|merci|спасибо|ありがとう|고마워|感谢|谢谢|多谢|辛苦|哈哈+|加油|恭喜|真棒|厉害|太棒|太好|不错|好的|收到|嗯+|哦|牛|赞|666)(?![A-Za-z])",
+    FLAGS,
+)
+
+
+def small_talk(text: str) -> str:
+    """Key of the sentence that answers small talk: a greeting, thanks, or what the lab cannot help with."""
+    if GREETING.search(text):
+        return "chitchat"
+    return "thanks" if THANKS.search(text) else "off_topic"
 
 
 def choose(text: str, facts: Facts) -> tuple[Intent, bool]:
@@ -128,6 +151,8 @@ def _command(text: str, facts: Facts, plan: bool) -> Intent | None:
         return "gpu_status"
     asks = bool(QUESTION.search(text)) or len(text) < 40
     about = facts.previous or bool(TARGETS.search(text)) or (not facts.models and bool(LAB.search(text)))
+    if REPORT.search(text) and (facts.previous or TARGETS.search(text)) and not facts.settings and not facts.models:
+        return "explain"
     if cue("explain", text) and (asks or not facts.settings) and about:
         return "explain"
     if cue("help", text) and not facts.settings:
@@ -160,11 +185,13 @@ def _planning(text: str, facts: Facts) -> Intent:
     trains = bool(re.search(r"\b(?:re-?)?train|fine-?tun|epochs?|训练|微调|轮", text, FLAGS))
     if evaluates and not trains and not cue("sweep", text):
         return "evaluate"
-    sweeps, compares = cue("sweep", text) or facts.search, cue("compare", text)
+    sweeps, compares = cue("sweep", text) or facts.search or facts.tunes, cue("compare", text)
     if compares and (not sweeps or facts.models > 1 or facts.many_words):
         return "compare"
-    if sweeps and (facts.many or facts.search or facts.models < 2):
-        return "sweep" if facts.many or facts.search or not facts.many_words else "compare"
+    if facts.tunes and not facts.many_words and (facts.models < 2 or facts.many):
+        return "sweep"
+    if sweeps and (facts.many or facts.search):
+        return "sweep"
     if facts.models > 1 or (facts.many_words and not facts.many):
         return "compare"
     return "sweep" if facts.many else "train"
@@ -188,6 +215,8 @@ def _rest(text: str, facts: Facts) -> tuple[Intent, bool]:
         return "gpu_status", False
     if facts.previous and QUESTION.search(text) and LAB.search(text):
         return "status", False
+    if TARGETS.search(text) and not facts.previous and cue("modify", text):
+        return "modify", True
     if any(cue(name, text) for name in ("compare", "sweep", "train", "evaluate")):
         return "clarify", False
     if LAB.search(text) or VAGUE.search(text) or facts.settings or facts.search:

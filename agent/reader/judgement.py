@@ -4,13 +4,17 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
+from itertools import pairwise
 
 from agent import catalog
 from agent.reader import axes as axis_table
+from agent.reader import negations
 from agent.reader.draft import Draft
 from agent.reader.numbers import FLAGS
+from agent.reader.reading import PreviousPlan
 from agent.reader.wording import say
-from lab.plan import MAX_RUNS
+from lab.plan import MAX_RUNS, Scalar, number
 
 MOST_EPOCHS = 100_000
 MOST_STEPS = 1_000_000_000
@@ -25,12 +29,87 @@ PAST = re.compile(
 )
 
 
-def judge(draft: Draft) -> None:
+def judge(draft: Draft, previous: PreviousPlan | None) -> None:
     """Counts, axes, seeds and goals that can be are settled; the others are asked about."""
     _counts(draft)
     _axes(draft)
     _seeds(draft)
+    _denials(draft, previous)
     _goal(draft)
+    _twice(draft)
+    _unusual(draft)
+
+
+MOSTLY: dict[str, tuple[float, float]] = {
+    "lr": (1e-7, 1.0),
+    "batch_size": (1, 16_384),
+    "weight_decay": (0.0, 1.0),
+    "dropout": (0.0, 0.8),
+    "momentum": (0.0, 0.999),
+    "label_smoothing": (0.0, 0.5),
+    "image_size": (16, 1024),
+    "epochs": (1, 2000),
+}
+"""What values mostly lie between; one outside is possible, and more often a slip of the hand."""
+JOINED = re.compile(
+    rf"\s*(?:,|/|{negations.LINK.pattern}|\bvs\.?|\bversus\b|\bagainst\b|\bwith\b|\bto\b|对比|比|,\s*(?:and|or))\s*",
+    FLAGS,
+)
+
+
+def _twice(draft: Draft) -> None:
+    """A model or data set listed twice runs once, and the plan says so."""
+    spans = sorted(draft.names.spans)
+    for (_, end, name), (start, _, following) in pairwise(spans):
+        if name == following and start > end and JOINED.fullmatch(draft.page.text[end:start]):
+            draft.note("note_twice", names=name)
+
+
+def _unusual(draft: Draft) -> None:
+    """Values that are possible, but hardly ever meant, are pointed out."""
+    told = dict(draft.axes)
+    if draft.counts.epochs is not None:
+        told.setdefault("epochs", (draft.counts.epochs,))
+    for name, (low, high) in MOSTLY.items():
+        axis = told.get(name, ())
+        numbers = [v for v in axis if isinstance(v, int | float)] if isinstance(axis, tuple) else [axis.low, axis.high]
+        if odd := [v for v in numbers if not low <= v <= high]:
+            draft.note("note_unusual", what=name, value=shown(odd), low=number(low), high=number(high))
+
+
+def _denials(draft: Draft, previous: PreviousPlan | None) -> None:
+    """Excluded values leave the ranges and the thread's axes that hold them; one that is also named is a doubt."""
+    held = previous.values() if previous is not None else {}
+    told = draft.denied
+    for excluded_number in told.numbers:
+        for name, axis in (held | draft.axes).items():
+            if isinstance(axis, tuple) and excluded_number in axis:
+                told.add(name, excluded_number)
+    for kind, named in (("models", draft.names.models), ("dataset", draft.names.datasets)):
+        if both := [n for n in told.values.get(kind, ()) if n in named]:
+            draft.doubt("in_and_out", name=", ".join(map(str, both)))
+    for name, excluded in told.values.items():
+        stated = draft.axes.get(name)
+        if isinstance(stated, tuple):
+            _leave_out(draft, name, stated, excluded)
+        elif isinstance(old := held.get(name), tuple) and set(old) & set(excluded):
+            draft.changes.kept[name] = left = [v for v in old if v not in excluded]
+            if not left:
+                draft.doubt("which_instead", axis=name, values=shown(excluded))
+
+
+def _leave_out(draft: Draft, name: str, axis: tuple[Scalar, ...], excluded: list[Scalar]) -> None:
+    left = tuple(v for v in axis if v not in excluded)
+    ranged = name == "seed" or (name in draft.told and draft.told[name].interval is not None)
+    if left and left != axis and ranged:
+        draft.axes[name] = left
+    elif left != axis:
+        draft.doubt("in_and_out", name=f"{name} {shown([v for v in axis if v in excluded])}")
+
+
+def shown(numbers: Iterable[Scalar]) -> str:
+    """The values as people write them."""
+    return ", ".join(number(v) for v in numbers)
 
 
 def _counts(draft: Draft) -> None:
@@ -93,8 +172,9 @@ def _range(draft: Draft, axis: axis_table.Axis, told: axis_table.Told, draws: bo
         points = points[::-1]
     draft.axes[axis.name] = tuple(axis_table.typed(axis, p) for p in points)
     if how:
-        shown = ", ".join(f"{p:g}" for p in points)
-        draft.notes.append(f"{axis.name} from {interval.low:g} to {interval.high:g} became {how}: {shown}")
+        ends = {"low": f"{interval.low:g}", "high": f"{interval.high:g}"}
+        listed = ", ".join(f"{p:g}" for p in points)
+        draft.note("note_grid", axis=axis.name, how=how, list=listed, **ends)
 
 
 def _seeds(draft: Draft) -> None:
@@ -130,7 +210,7 @@ def judge_names(draft: Draft) -> None:
         if kind == "dataset" and not catalog.nearest(name, "dataset", 1, likeness=0.7):
             if not draft.names.datasets:
                 draft.names.datasets.append(name)
-                draft.notes.append(f"{name} is in no catalogue; it has to be a data set of the lab's own hosts")
+                draft.note("note_own_dataset", name=name)
             continue
         if kind == "model" and not near and draft.names.models:
             continue

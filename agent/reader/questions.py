@@ -19,6 +19,18 @@ OWN_DATA = re.compile(
 )  # fmt: skip
 """Data that only the asker knows the name of: the lab's usual set must not stand for it."""
 
+OWN_SCRIPT = re.compile(
+    r"(?:\b(?:run|train|use|using|execute|launch|start|try|submit|with|by)\b|训练?|跑|用|执行|运行|提交|启动)[^.;?\n]{0,30}?(?<![\w/])[\w./\-]*\w\.(?:py|sh|ipynb)\b"
+    r"|\b(?:my|our|own|custom)\s+(?:own\s+)?(?:\w+\s+)?(?:scripts?|code|notebooks?|training loop|repo|python file|model class|program)\b|(?:自己|我们?|我们的?|自定义|自己写)的?[^,.;]{0,6}(?:脚本|代码|训练程序)",
+    FLAGS,
+)
+TRACE = re.compile(r"Traceback|\w*Error\b|\bline \d+|报错", FLAGS)
+
+
+def own_script(text: str) -> bool:
+    """True when the text wants a program of the asker's own to be run; a pasted error is none."""
+    return bool(OWN_SCRIPT.search(text)) and not TRACE.search(text)
+
 
 def ask(draft: Draft, stated: Reading, most_runs: int) -> None:
     """Questions about what is missing, and about grids that are larger than told or allowed."""
@@ -29,23 +41,43 @@ def ask(draft: Draft, stated: Reading, most_runs: int) -> None:
     else:
         total *= math.prod(size(a) for a in stated.axes.values())
     if total > most_runs:
-        draft.doubt("too_many", n=f"{total:,}", most=most_runs)
+        _too_many(draft, stated, total, most_runs)
         return
     for name, number in draft.expected.items():
         draft.questions.append(say("values_missing", draft.chinese, n=number or "", axis=name))
     if stated.runs_told and stated.models and stated.runs_told != total:
-        draft.notes.append(f"the message counts {stated.runs_told} runs, the grid has {total}")
+        draft.note("note_counts", told=stated.runs_told, n=total)
         draft.questions.append(say("runs_differ", draft.chinese, told=stated.runs_told, n=total))
+    if draws and stated.models and not any(isinstance(a, Range) or size(a) > 1 for a in stated.axes.values()):
+        key = "search_range" if draft.tunes else "what_varies"
+        draft.questions.append(say(key, draft.chinese, axis=", ".join(draft.tunes or ())))
     if draws and stated.trials is None:
         draft.questions.append(say("how_many_trials", draft.chinese))
     if not stated.models and not draft.doubts:
-        draft.doubt("which_model")
+        draft.doubt("which_to_tune" if draft.tunes is not None and not stated.datasets else "which_model")
     if not stated.datasets and OWN_DATA.search(draft.page.text):
         draft.questions.append(say("which_dataset", draft.chinese))
 
 
+def _too_many(draft: Draft, stated: Reading, total: int, most_runs: int) -> None:
+    """Seeds are asked about where fewer of them would do; else every factor is shown."""
+    axes = {n: size(a) for n, a in stated.axes.items() if size(a) > 1} | {n: k for n, k in draft.expected.items() if k}
+    seeds = axes.get("seed", 1)
+    if total // seeds <= most_runs and seeds > 1:
+        draft.doubt(
+            "too_many_seeds", n=f"{total:,}", seeds=f"{seeds:,}", most=most_runs, fits=most_runs // (total // seeds)
+        )
+        return
+    parts = [(len(stated.models), "models"), (len(stated.datasets), "data sets")]
+    parts += [(stated.trials or 0, "trials")] + [(k, n) for n, k in axes.items()]
+    how = " x ".join(f"{n:,} {what}" for n, what in parts if n > 1)
+    draft.doubt("too_many", n=f"{total:,}", most=most_runs, how=how)
+
+
 def vague(draft: Draft, previous: PreviousPlan | None) -> str:
     text = draft.page.text
+    if draft.tunes is not None and previous is None and not commands.EXPERIMENT.search(text):
+        return say("which_to_tune", draft.chinese)
     if re.search(r"faster|better|quick|improve|speed|optimi|快|好|优化|提升", text, FLAGS):
         return say("faster", draft.chinese)
     if previous is not None:

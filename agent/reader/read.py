@@ -6,13 +6,13 @@ from __future__ import annotations
 import re
 
 from agent import catalog
-from agent.reader import changes, commands, dangers, intents, names
+from agent.reader import changes, commands, dangers, intents, names, tuning
 from agent.reader.counts import Counts
 from agent.reader.draft import Draft, draft_of, unread
 from agent.reader.intents import Facts, Intent
 from agent.reader.judgement import judge, judge_names
 from agent.reader.numbers import FLAGS, spell_out
-from agent.reader.questions import ask, size, vague
+from agent.reader.questions import ask, own_script, size, vague
 from agent.reader.reading import PreviousPlan, Reading
 from agent.reader.text import clean, has_words, is_chinese
 from agent.reader.wording import say
@@ -42,9 +42,15 @@ def read(raw: str, previous: PreviousPlan | None = None, most_runs: int = MAX_RU
     if early:
         return early
     draft = draft_of(text, chinese, previous)
-    judge(draft)
+    judge(draft, previous)
+    given = {*draft.axes, *draft.told, *draft.expected} | ({"epochs"} if draft.counts.epochs else set())
+    draft.tunes = tuning.wanted(draft.page, given, closely=False)
+    draft.tunes_closely = tuning.wanted(draft.page, given, closely=True)
     intent, sure = intents.choose(text, _facts(draft, previous))
-    if intent not in intents.PLANNING:
+    if own_script(text) and (intent in intents.PLANNING or not sure):
+        draft.doubt("own_script")
+        intent = "clarify"
+    if intent not in intents.PLANNING or _elsewhere(draft, intent, previous):
         return _command(draft, intent, sure, previous)
     return _plan(draft, intent, previous, most_runs)
 
@@ -59,7 +65,7 @@ def _unreadable(text: str, chinese: bool) -> Reading | None:
         return Reading(intent="clarify", questions=(question,), chinese=chinese)
     if not text:
         return Reading(intent="clarify", questions=(say("empty", chinese),), chinese=chinese)
-    return None if has_words(text) else Reading(intent="chitchat", chinese=chinese)
+    return None if has_words(text) else Reading(intent="chitchat", small_talk="chitchat", chinese=chinese)
 
 
 def _refused(raw: str, text: str, chinese: bool) -> Reading | None:
@@ -76,7 +82,8 @@ def _facts(draft: Draft, previous: PreviousPlan | None) -> Facts:
     both = [a for a in numbers if a.endswith("_alpha") and draft.axes[a] and _has_zero(draft.axes[a])]
     several = [a for a in numbers if a not in both and size(draft.axes[a]) > 1]
     schedule = around.schedule or {}
-    settings = bool(draft.axes or draft.told or draft.changes.anything or around.priority)
+    settings = bool(draft.axes or draft.told or draft.changes.anything or around.priority or draft.denied.anything)
+    settings = settings or (previous is not None and draft.tunes_closely is not None)
     return Facts(
         models=len(draft.names.models),
         datasets=len(draft.names.datasets),
@@ -87,7 +94,17 @@ def _facts(draft: Draft, previous: PreviousPlan | None) -> Facts:
         previous=previous is not None,
         schedule=bool(set(schedule) - {"at"}) or ("at" in schedule and not ONLY_TONIGHT.match(str(schedule["at"]))),
         search=around.search is not None,
+        tunes=(draft.tunes_closely if previous is not None else draft.tunes) is not None,
     )  # fmt: skip
+
+
+def _elsewhere(draft: Draft, intent: Intent, previous: PreviousPlan | None) -> bool:
+    """True for a change of an experiment whose plan is not at hand."""
+    return intent == "modify" and previous is None and not draft.names.models
+
+
+def _varies(axes: dict[str, Axis]) -> bool:
+    return any(size(axis) > 1 for name, axis in axes.items() if name != "seed")
 
 
 def _has_zero(axis: Axis) -> bool:
@@ -102,7 +119,9 @@ def _command(draft: Draft, intent: Intent, sure: bool, previous: PreviousPlan | 
         models = tuple(m for m in changes.changed_members(held, draft.names, text))
     target = commands.target(intent, text, previous, models)
     questions: tuple[str, ...] = ()
-    if intent == "clarify":
+    if _elsewhere(draft, intent, previous):
+        questions = (*draft.doubts, say("plan_elsewhere", draft.chinese, id=target))
+    elif intent == "clarify":
         questions = (*draft.doubts, *(() if draft.doubts else (vague(draft, previous),)))
     return Reading(
         intent=intent,
@@ -111,6 +130,7 @@ def _command(draft: Draft, intent: Intent, sure: bool, previous: PreviousPlan | 
         args=commands.arguments(intent, text),
         metric=draft.around.metric,
         questions=questions,
+        small_talk=intents.small_talk(text) if intent == "chitchat" else None,
         chinese=draft.chinese,
         left=draft.page.left,
     )
@@ -137,6 +157,7 @@ def _plan(draft: Draft, intent: Intent, previous: PreviousPlan | None, most_runs
         mode=around.mode,
         runs_told=told.runs_told,
         hints=_hints(draft),
+        denied={k: tuple(v) for k, v in draft.denied.values.items()},
         target=commands.target(intent, draft.page.text, previous, ()) if intent == "modify" else None,
         chinese=draft.chinese,
         left=draft.page.left,
@@ -148,12 +169,14 @@ def _plan(draft: Draft, intent: Intent, previous: PreviousPlan | None, most_runs
         if _unchanged(stated, previous) and not AGAIN.search(draft.page.text) and intent == "modify":
             draft.doubt("what_change", id=previous.id or "it")
     stated = _depths(stated)
+    if not _varies(draft.axes):
+        stated = stated.model_copy(update={"tunes": draft.tunes if intent == "sweep" else draft.tunes_closely})
     ask(draft, stated, most_runs)
     if draft.doubts:
         intent = "clarify"
     questions = (*draft.doubts, *draft.questions)
     if unused := unread(draft):
-        draft.notes.append(f"not used: {', '.join(unused)}")
+        draft.note("note_unused", list=", ".join(unused))
     return stated.model_copy(update={"intent": intent, "notes": tuple(draft.notes), "questions": questions})
 
 

@@ -89,13 +89,20 @@ class Reading(Frozen):
     deadline: str | None = None
     schedule: dict[str, Scalar] | None = None
     mode: str | None = None
+    tunes: tuple[str, ...] | None = None
+    """Axes whose best value is asked for and whose values nobody gave; empty when it is not said which, None when
+    nothing is to be tuned."""
     runs_told: int | None = None
     """The number of runs that the message counts itself."""
+    denied: dict[str, tuple[Scalar, ...]] = {}
+    """`models`, `dataset`, `epochs`, or an axis, to the values that the message says not to use."""
     hints: dict[str, str] = {}
     """Field to reason, for values that were concluded rather than stated: `models`, `priority`."""
     notes: tuple[str, ...] = ()
     questions: tuple[str, ...] = ()
     refusal: str | None = None
+    small_talk: str | None = None
+    """Key of the sentence that answers a message which asks for nothing."""
     target: str | None = None
     args: dict[str, Scalar] = {}
     chinese: bool = False

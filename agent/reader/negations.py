@@ -1,0 +1,151 @@
+# ruff: noqa: E501  (a pattern broken over lines is harder to read than a long one)
+"""What a message says not to use: names, words and numbers behind `not`, `without`, `instead of`, 不要, 除了, 而不是."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from agent.reader import axes as axis_table
+from agent.reader.numbers import COUNT, FLAGS, LIST, count, values
+from agent.reader.page import Page
+from lab.plan import Scalar
+
+
+def _rx(pattern: str) -> re.Pattern[str]:
+    return re.compile(pattern, FLAGS)
+
+
+NEVER = r"(?:do not|don'?t|dont|never|cannot|can'?t|shouldn'?t|must not|mustn'?t|should not|does not|doesn'?t|won'?t|will not)"
+RATHER = r"instead of|in place of|rather than|而不是|而非|不是|并非|代替|取代|替代"
+CUE = (
+    rf"(?:(?<!why )(?<!or )(?<!if )(?<!and )\bnot|(?<!and )(?<!or )(?<!& )\bwithout|(?<!and )(?<!/)\bw/o|\b{NEVER}|\bno(?:ne of)?|\bexcept(?:ing)?(?: for)?|\bexclud(?:e|ing)|\b(?:anything|all|everything) but|"
+    rf"\b(?:instead of|in place of|rather than)|\bavoid(?:ing)?|\bskip(?:ping)?|\bdrop(?:ping)?|\bomit(?:ting)?|\bleave out|\bremove|\bminus|\bohne|\bsans|\bsin|\bsem|"
+    r"不(?:要|用|跑|使用|想用|能用|需要|考虑|是|在|选)|而不是|而非|并非|别(?:再)?(?:用|跑|在|选|试|加)|勿用|无需|排除|去掉|剔除|除(?:了|去|开)?|跳过|代替|取代|替代)"
+)
+FILL = r"(?:\s*(?:\b(?:to|the|a|an|any|use|using|run|running|try|trying|include|including|train|training|test|testing|compare|comparing|on|with|want|need|for|models?|data ?sets?|optimi[sz]ers?|like)\b|再|用|跑|在|试|加|做|使用|模型|数据集?|优化器|那个|这个))*\s*"
+ANY = _rx(CUE)
+BEFORE = _rx(rf"(?P<cue>{CUE}){FILL}$")
+AFTER = _rx(
+    r"^\s*(?:(?:就|都|也)?(?:不要了?|不用了?|不跑了?|别跑了?|别用了?|去掉|删掉|排除|除外)|(?:is|are) (?:out|excluded|not (?:needed|wanted)))\s*(?:吧|了)?(?=$|[\s,.;!?])(?!\s*[A-Za-z])"
+)
+BESIDES = _rx(r"^[^.;]{0,24}?(?:还|也|再|又|另外|同时)")
+"""After 除了 it means `as well as`."""
+LINK = _rx(r"\s*(?:,?\s*\b(?:or|nor|and)\b|和|与|跟|或者?|以及|及|/)\s*(?:the |on )?")
+COMMA = _rx(r"\s*,\s*(?:the |on )?")
+LISTS = _rx(r"^(?:except|exclud|除)")
+"""Cues whose lists go on after a comma."""
+MENTIONED = _rx(r"^\s*(?:is|are|was|were|has|have|太|是|已经|坏|有问题)")
+"""After a name it tells something about it, and asks for nothing."""
+BROKEN = r"(?!\s*(?:%|sure|times|x\b|more|less|hours?|hrs?|h\b|min|minutes?|[GM]i?B|小时|分钟|倍|次|点))"
+UNITS = {
+    "epochs": r"epochs?|轮",
+    "max_steps": r"steps?|iters?|iterations?|步",
+    "seed": r"(?:random )?seeds?|个?(?:随机)?种子",
+    "gpus_per_run": r"gpus?|cards?|张?卡",
+}
+NO_COUNT = {
+    name: _rx(
+        rf"(?:(?<!why )\bnot|{RATHER}|\b{NEVER}(?: (?:use|run|do|train|want))?(?: for)?|不要|不用|别(?:用|跑))\s*(?:the\s+|for\s+)?(?P<n>{COUNT})\s*-?\s*(?:个)?\s*(?:{unit})(?![A-Za-z])(?:\s*,?\s*(?:but|而是|用|要)\s*(?P<new>{COUNT})(?![\d.]|\s*[A-Za-z个张轮步]))?"
+    )
+    for name, unit in UNITS.items()
+}
+"""`not 3 epochs but 5`"""
+SEED = r"(?:random )?seeds?|(?:随机)?种子"
+KEYS = {a.name: a.keys for a in axis_table.AXES if a.name not in ("alpha", "fold", "gamma")} | {"seed": SEED}
+NEW = r"\s*,?\s*(?:but|use|using|try|run|take|用|而是|换成?|改成|改用|试)\s*(?:a |the |an )?"
+REPLACED = {
+    name: _rx(
+        rf"(?:(?<![A-Za-z0-9])(?:{keys})(?![A-Za-z])[\s:=]*(?:应该|要|should be|is|be)?\s*{CUE}{FILL}|{CUE}{FILL}(?<![A-Za-z0-9])(?:{keys})(?![A-Za-z])[\s:=]*(?:of\s+)?)(?P<old>{LIST}){NEW}(?:(?:{keys})[\s:=]*(?:of\s+)?)?(?P<new>{LIST})"
+    )
+    for name, keys in KEYS.items()
+}
+"""`lr not 0.1 but 0.01`, `instead of batch 64 use 128`"""
+NO_AXIS = {
+    name: _rx(
+        rf"{CUE}{FILL}(?:(?<![A-Za-z0-9])(?:{keys})(?![A-Za-z])[\s:=]*(?:of\s+)?(?P<list>{LIST})|(?P<list2>{LIST})\s*(?:的|for the|as the|as)?\s*(?<![A-Za-z0-9])(?:{keys})(?![A-Za-z]))"
+    )
+    for name, keys in KEYS.items()
+}
+"""`don't use lr 0.1`, `不要用 0.1 的学习率`"""
+NO_NUMBER = _rx(
+    rf"(?:\bbut not|(?<=\d )not|(?<=\d, )not|\bexcept(?: for)?|\bexcluding|(?<=\d )without|(?<=\d, )without|{RATHER}|除了|不要|别用|去掉)\s*(?:the\s+|use\s+|用)?(?P<list>{LIST}){BROKEN}(?!\s*(?:{'|'.join(UNITS.values())}))"
+)
+"""`lr 0.1 to 1e-4 but not 0.01`, `batch 64 rather than 128`: the axis is the one that has the number."""
+
+
+@dataclass
+class Denied:
+    """What a message says not to use."""
+
+    values: dict[str, list[Scalar]] = field(default_factory=dict)
+    """`models`, `dataset`, `epochs`, or an axis, to the values that were excluded."""
+    numbers: list[float | int] = field(default_factory=list)
+    """Excluded numbers whose axis only the rest of the message (or the thread) tells."""
+    replaced: dict[str, axis_table.Told] = field(default_factory=dict)
+    """Axis to what shall be used instead."""
+    counts: dict[str, float | int] = field(default_factory=dict)
+    """The same for `epochs`, `max_steps`, `seed` and `gpus_per_run`."""
+
+    def add(self, name: str, value: Scalar) -> None:
+        """Note one excluded value."""
+        held = self.values.setdefault(name, [])
+        if value not in held:
+            held.append(value)
+
+    @property
+    def anything(self) -> bool:
+        """True when the message excludes something."""
+        return bool(self.values or self.numbers)
+
+
+def denied(text: str, start: int, end: int) -> str | None:
+    """The words that say not to use what stands from `start` to `end`; None when nothing does."""
+    cue = BEFORE.search(text[max(0, start - 60) : start])
+    if cue and not (cue["cue"].startswith("除") and BESIDES.match(text[end:])):
+        return cue["cue"]
+    after = AFTER.match(text[end:])
+    return after[0] if after else None
+
+
+def sort(text: str, spans: Sequence[tuple[int, int, str]]) -> tuple[list[str], list[str]]:
+    """The stated and the excluded names, each in order; one that is both stands in both lists."""
+    stated: list[str] = []
+    excluded: list[str] = []
+    cue, last = None, 0
+    for start, end, name in sorted(spans):
+        own = denied(text, start, end)
+        between = text[last:start]
+        goes_on = cue and (LINK.fullmatch(between) or (LISTS.match(cue) and COMMA.fullmatch(between)))
+        cue = own or (cue if goes_on else None)
+        last = end
+        if cue:
+            excluded.append(name)
+        elif not (name in excluded and MENTIONED.match(text[end:])):
+            stated.append(name)
+    return list(dict.fromkeys(stated)), list(dict.fromkeys(excluded))
+
+
+def read(page: Page) -> Denied:
+    """Every excluded number on the page; what was used is crossed out."""
+    found = Denied()
+    if not ANY.search(page.left):
+        return found
+    for name, pattern in NO_COUNT.items():
+        for match in page.take_all(pattern):
+            found.add(name, count(match["n"]))
+            if match["new"]:
+                found.counts[name] = count(match["new"])
+    for name, pattern in REPLACED.items():
+        if swap := page.take(pattern):
+            found.replaced[name] = axis_table.Told(tuple(values(swap["new"])), text=swap[0])
+            for number in values(swap["old"]):
+                found.add(name, number)
+    for name, pattern in NO_AXIS.items():
+        for match in page.take_all(pattern):
+            for number in values(match["list"] or match["list2"]):
+                found.add(name, number)
+    for match in page.take_all(NO_NUMBER):
+        found.numbers += values(match["list"])
+    return found
