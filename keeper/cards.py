@@ -108,8 +108,8 @@ def assign_roles(
 ) -> list[Card]:
     """The lab's cards in PCI order with their roles: all but the last one train, the keeper holds the last.
 
-    Lost cards do not count. A card on its own cannot be reserved: it is shared. Cards that were not chosen are left
-    out.
+    Lost cards do not count: they serve nobody. A card on its own cannot be reserved: it is shared. Cards that were not
+    chosen are left out.
 
     Args:
         reserve_last: `gpu.reserve_last`; None is true, False lets every card train without a keeper.
@@ -127,8 +127,7 @@ def assign_roles(
         roles = {usable[0]: "shared"}
     else:
         roles = {uuid: "keeper" if uuid == usable[-1] else "train" for uuid in usable}
-    # A lost card has no role and the contract no word for that; `shared` is the one that nobody counts on or keeps.
-    return [card.model_copy(update={"role": roles.get(card.uuid, "shared")}) for card in ours]
+    return [card.model_copy(update={"role": roles.get(card.uuid, "none")}) for card in ours]
 
 
 def kept_card(cards: Sequence[Card]) -> Card | None:

@@ -1,4 +1,4 @@
-"""The heartbeat: a little memory held on one card and touched at every interval, in a process of its own.
+"""The heartbeat: a little memory held on one card, touched at every interval or computed with, in its own process.
 
 Run as `python -m keeper.heartbeat` by `keeper.hold`, which listens to the JSON lines on its standard output. CUDA is
 initialised in this process and no other, so that a CUDA fault ends only this one, and so that its parent can answer a
@@ -9,17 +9,17 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import ctypes
-import importlib.util
 import logging
 import math
 import os
 import signal
 import sys
+import threading
 import time
-from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
+from keeper.memory import CardMemory, HostMemory, cuda_memory
 from keeper.stop import Stop
 from lab.card import KeeperStatus
 from lab.errors import CardError
@@ -27,78 +27,18 @@ from lab.processes import die_with_parent
 
 log = logging.getLogger(__name__)
 
-FLOATS = 1024
+PERIOD_S = 0.1
+"""From burst to burst: drivers average utilisation over 1/6 s to 1 s, so that each average holds some of them."""
+TELL_S = 5.0
+"""How often a computing process says that it still does."""
+UNTOLD_S = 60.0
+"""Without a word of its parent for so long it rests: nobody looks whether real work is there."""
 RETRIES = 3
 """Tries after a failed beat before the process ends: a faulted CUDA context never recovers, a new process can."""
 FIRST_RETRY_S = 1.0
 CANNOT_START = 3
 """Exit status of this process when there is nothing to hold (no torch, no driver, no such card)."""
 FAULTED = 4
-CUDA_ERROR_NO_DEVICE = 100  # cuda.h
-
-
-class CardMemory(Protocol):
-    """1024 float32 on a card; every method may raise RuntimeError, as torch does for CUDA errors."""
-
-    def hold(self) -> None:
-        """The memory is allocated."""
-        ...
-
-    def touch(self) -> None:
-        """1 was added to every element and then all were set to zero; the card has finished doing so."""
-        ...
-
-    def release(self) -> None:
-        """Nothing is held; harmless when nothing was."""
-        ...
-
-
-class CudaMemory:
-    """Memory on a CUDA device, through torch; its context takes 290 to 670 MB besides (pytorch#86509)."""
-
-    def __init__(self, index: int) -> None:
-        self._torch: Any = _usable_torch()
-        self._device = f"cuda:{index}"
-        self._tensor: Any = None
-
-    def hold(self) -> None:
-        """As in `CardMemory`: (1024,) float32."""
-        self._tensor = self._torch.zeros(FLOATS, dtype=self._torch.float32, device=self._device)
-
-    def touch(self) -> None:
-        """As in `CardMemory`; synchronises, because errors of a kernel only show then."""
-        self._tensor.add_(1)
-        self._tensor.zero_()
-        self._torch.cuda.synchronize(self._device)
-
-    def release(self) -> None:
-        """As in `CardMemory`; the cached block goes back to the driver too."""
-        self._tensor = None
-        self._torch.cuda.empty_cache()
-        self._torch.cuda.synchronize(self._device)
-
-
-class HostMemory:
-    """The same on the CPU for a simulated card, through numpy, so that torch is not loaded for it."""
-
-    def __init__(self) -> None:
-        import numpy
-
-        self._numpy = numpy
-        self._array: Any = None
-
-    def hold(self) -> None:
-        """As in `CardMemory`: (1024,) float32."""
-        self._array = self._numpy.zeros(FLOATS, dtype=self._numpy.float32)
-
-    def touch(self) -> None:
-        """As in `CardMemory`."""
-        self._array += 1
-        self._array[:] = 0
-
-    def release(self) -> None:
-        """As in `CardMemory`."""
-        self._array = None
 
 
 class Heartbeat:
@@ -145,12 +85,20 @@ class Heartbeat:
             if not self._held:
                 self._memory.hold()
                 self._held = True
-            self._memory.touch()
+            wait_s = self._work()
         except (RuntimeError, MemoryError) as error:
             return self._failed(error)
         self._failures = 0
-        self._tell(beats=self.status.beats + 1, last_beat_at=self._clock(), problem=None)
+        return wait_s
+
+    def _work(self) -> float:
+        """The card was touched, and that told; as in `_beat`. RuntimeError and MemoryError are retried."""
+        self._memory.touch()
+        self._tell_beat()
         return self._interval_s
+
+    def _tell_beat(self, **changes: Any) -> None:
+        self._tell(beats=self.status.beats + 1, last_beat_at=self._clock(), problem=None, **changes)
 
     def _failed(self, error: Exception) -> float:
         self._release()
@@ -171,45 +119,68 @@ class Heartbeat:
         self._on_beat(self.status)
 
 
-def cuda_cards() -> int:
-    """How many cards CUDA shows to this process, asked of the driver without loading torch.
+class Words:
+    """What the parent says on standard input, a duty a line; heard by a thread, since a burst must not wait for it."""
 
-    Raises:
-        CardError: no torch, no driver, or a driver that does not work; says which.
+    def __init__(self, lines: Iterable[str], clock: Callable[[], float] = time.monotonic) -> None:
+        self._lines = lines
+        self._clock = clock
+        self._heard = (0.0, clock())
+        threading.Thread(target=self._listen, name="words", daemon=True).start()
+
+    def duty(self) -> float:
+        """The share of time to compute; 0 while nobody says that the card is free of real work."""
+        duty, at = self._heard
+        return duty if self._clock() - at < UNTOLD_S else 0.0
+
+    def _listen(self) -> None:
+        for line in self._lines:
+            with contextlib.suppress(ValueError):
+                self._heard = (min(1.0, max(0.0, float(line))), self._clock())
+
+
+class Pulse(Heartbeat):
+    """Computes in short bursts for the share of time that its parent says, until it is asked to stop.
+
+    Args:
+        duty: asked before every burst.
+        monotonic: seconds, for the bursts.
     """
-    if importlib.util.find_spec("torch") is None:
-        raise CardError("torch is not installed here: pip install torch, or use --simulate")
-    try:
-        driver = ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
-    except OSError as error:
-        raise CardError(
-            f"there is no NVIDIA driver here ({error}): install it, or give the container its GPUs"
-        ) from error
-    code = driver.cuInit(0)
-    if code == CUDA_ERROR_NO_DEVICE:
-        return 0
-    if code:
-        raise CardError(f"the NVIDIA driver does not work (cuInit gives {code}): see whether nvidia-smi does")
-    count = ctypes.c_int(0)
-    driver.cuDeviceGetCount(ctypes.byref(count))
-    return count.value
 
+    def __init__(
+        self,
+        memory: CardMemory,
+        card: str,
+        on_beat: Callable[[KeeperStatus], None],
+        stop: Stop,
+        duty: Callable[[], float],
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        super().__init__(memory, card, TELL_S, on_beat, stop)
+        self.status = self.status.model_copy(update={"mode": "duty"})
+        self._duty = duty
+        self._monotonic = monotonic
+        self._told_at: float | None = None
+        self._computed_s = 0.0
 
-def cuda_memory(gpu: int | None, uuid: str | None) -> CudaMemory:
-    """The memory of the card with this index in PCI order, or with this UUID.
+    def _work(self) -> float:
+        """One burst, and rest for what is left of the period."""
+        begun = self._monotonic()
+        if self._told_at is None:
+            self._memory.touch()
+        elif (duty := self._duty()) > 0:
+            self._memory.burst(duty * PERIOD_S)
+        now = self._monotonic()
+        self._computed_s += now - begun
+        if self._told_at is None or now - self._told_at >= TELL_S:
+            share = self._computed_s / (now - self._told_at) if self._told_at is not None else 0.0
+            self._told_at, self._computed_s = now, 0.0
+            self._tell_beat(duty=round(share, 4))
+        return max(0.0, PERIOD_S - (now - begun))
 
-    Raises:
-        CardError: there is nothing to hold; says why.
-    """
-    os.environ["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"
-    if uuid is not None:
-        os.environ["CUDA_VISIBLE_DEVICES"] = uuid
-    count = cuda_cards()
-    if uuid is not None and count == 0:
-        raise CardError(f"CUDA sees no card {uuid}: `nvidia-smi -L` lists the UUIDs")
-    if gpu is not None and gpu >= count:
-        raise CardError(f"there is no GPU {gpu}: CUDA sees {_how_many(count)} here")
-    return CudaMemory(gpu or 0)
+    def _failed(self, error: Exception) -> float:
+        self._told_at = None
+        return super()._failed(error)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -221,7 +192,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         memory = HostMemory() if options.simulate else cuda_memory(options.gpu, options.uuid)
         # Until here SIGTERM ends the process at once: nothing is held yet, and an import must not delay it.
-        Heartbeat(memory, card, options.interval, _print, Stop().on_signals()).run()
+        stop = Stop().on_signals()
+        if options.mode == "duty":
+            Pulse(memory, card, _print, stop, Words(sys.stdin).duty).run()
+        else:
+            Heartbeat(memory, card, options.interval, _print, stop).run()
     except CardError as error:
         problem = _first_line(error)
         _print(KeeperStatus(card=card, pid=os.getpid(), interval_s=options.interval, problem=problem))
@@ -234,6 +209,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--gpu", type=int)
     parser.add_argument("--uuid")
     parser.add_argument("--interval", type=float, required=True)
+    parser.add_argument("--mode", choices=["touch", "duty"], default="touch")
     parser.add_argument("--simulate", action="store_true")
     parser.add_argument("--parent", type=int, help="end with this process")
     return parser
@@ -249,22 +225,6 @@ def _end_with(parent: int | None) -> None:
     die_with_parent()
     if os.getppid() != parent:  # it ended before the kernel was asked
         sys.exit(0)
-
-
-def _usable_torch() -> Any:
-    import torch
-
-    if torch.version.cuda is None:
-        raise CardError(f"torch {torch.__version__} is built without CUDA: install a build with it")
-    if not torch.cuda.is_available():
-        raise CardError(f"torch {torch.__version__} for CUDA {torch.version.cuda} cannot use the driver that is here")
-    return torch
-
-
-def _how_many(count: int) -> str:
-    if count < 2:
-        return "one, GPU 0," if count else "none"
-    return f"{count}, GPU 0 to {count - 1},"
 
 
 def _first_line(error: Exception) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import subprocess
@@ -11,7 +12,7 @@ from collections.abc import Callable, Sequence
 
 from pydantic import ValidationError
 
-from keeper.heartbeat import CANNOT_START
+from keeper.heartbeat import CANNOT_START, TELL_S
 from lab.card import KeeperStatus
 
 log = logging.getLogger(__name__)
@@ -31,6 +32,7 @@ class Hold:
     Args:
         card: the card's UUID, or a word for it where only its index is known.
         which: how the child finds it: `["--uuid", ...]` or `["--gpu", "3"]`.
+        mode: `touch`, or `duty` for a child that computes as `say` tells it.
         command: what to run instead of the heartbeat, for tests.
         clock: monotonic seconds.
 
@@ -44,6 +46,7 @@ class Hold:
         which: Sequence[str],
         interval_s: float,
         *,
+        mode: str = "touch",
         simulate: bool = False,
         command: Sequence[str] | None = None,
         clock: Callable[[], float] = time.monotonic,
@@ -57,8 +60,10 @@ class Hold:
         """What the child last said, None before the first start; beats are counted over all children."""
         self._command = [*(command or (sys.executable, "-P", "-m", "keeper.heartbeat")), *which]
         self._command += ["--interval", str(interval_s), "--parent", str(os.getpid())]
+        self._command += ["--mode", mode] if mode != "touch" else []
         self._command += ["--simulate"] if simulate else []
-        self._interval_s = interval_s
+        self._mode = mode
+        self._interval_s = interval_s if mode == "touch" else TELL_S
         self._clock = clock
         self._child: subprocess.Popen[bytes] | None = None
         self._unread = b""
@@ -82,21 +87,35 @@ class Hold:
             self._end(grace_s=0.0)
             self._died(f"was silent for {self._interval_s + SILENT_S:.0f} s and was killed", None)
 
+    def say(self, duty: float) -> None:
+        """The child computes for this share of the time; nothing waits for a child that does not listen."""
+        if self._child is not None and self._child.stdin is not None:
+            with contextlib.suppress(OSError):  # it just died, or has not read for very long: both show otherwise
+                os.write(self._child.stdin.fileno(), b"%.4f\n" % duty)
+
     def stop(self) -> None:
         """The child is gone, and with it all it held on the card; takes less than a second."""
         self._end(GRACE_S)
         self._child = None
 
+    def let_go(self) -> None:
+        """The child was told to end, and nothing else was done; fits into a signal handler."""
+        if self._child is not None:
+            self._child.terminate()
+
     def _start(self) -> None:
         # A process group of its own: Ctrl-C in a terminal is for us, and we end the child in order.
-        self._child = subprocess.Popen(self._command, stdout=subprocess.PIPE, process_group=0)
+        stdin = subprocess.PIPE if self._mode == "duty" else subprocess.DEVNULL
+        self._child = subprocess.Popen(self._command, stdin=stdin, stdout=subprocess.PIPE, process_group=0)
         assert self._child.stdout is not None
+        if self._child.stdin is not None:
+            os.set_blocking(self._child.stdin.fileno(), False)
         os.set_blocking(self._child.stdout.fileno(), False)
         self._unread = b""
         self._child_problem = None
         self._heard = self._clock()
         self._beats_before = self.status.beats if self.status else 0
-        before = self.status or KeeperStatus(card=self.card, pid=self._child.pid, interval_s=self._interval_s)
+        before = self.status or KeeperStatus(card=self.card, mode=self._mode, interval_s=self._interval_s)
         self.status = before.model_copy(update={"pid": self._child.pid})
 
     def _listen(self, child: subprocess.Popen[bytes]) -> None:
@@ -124,6 +143,8 @@ class Hold:
         assert child.stdout is not None
         assert self.status is not None
         child.stdout.close()
+        if child.stdin is not None:
+            child.stdin.close()
         why = self._child_problem
         if code == CANNOT_START and self.status.beats == 0:
             self.cannot = why
@@ -142,7 +163,7 @@ class Hold:
         if status.problem and (before is None or before.problem != status.problem):
             log.warning("%s: %s", self.card, status.problem)
         elif status.problem is None and status.beats > 0 and (before is None or before.problem or before.beats == 0):
-            log.info("%s: held by PID %d, beat %d", self.card, status.pid, status.beats)
+            log.info("%s: held by PID %s, beat %d", self.card, status.pid, status.beats)
 
     def _end(self, grace_s: float) -> None:
         if self._child is None:

@@ -170,7 +170,7 @@ class Watch:
         except Exception:
             log.debug("%s: what trains on the simulated cards is not known now", self._host, exc_info=True)
         running = dict(self._trains)
-        if self._hold is not None and self._hold.status is not None:
+        if self._hold is not None and self._hold.status is not None and self._hold.status.pid is not None:
             running[self._hold.card] = (*running.get(self._hold.card, ()), self._hold.status.pid)
         return running
 

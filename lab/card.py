@@ -6,8 +6,19 @@ from typing import Any, Literal
 
 from lab.run import Record
 
-CardRole = Literal["train", "keeper", "shared"]
-"""`train`: given out to runs; `keeper`: reserved, never given out; `shared`: the only card, training always wins."""
+CardRole = Literal["train", "keeper", "shared", "none"]
+"""`train`: given out to runs; `keeper`: reserved, never given out; `shared`: the only card, training always wins;
+`none`: serves nobody, because it is lost."""
+
+SERVING: tuple[CardRole, ...] = ("train", "shared")
+"""The roles of cards that runs may get."""
+
+KeeperState = Literal["starting", "holding", "yielding", "away", "failing", "released", "expired", "refused"]
+"""`yielding`: on the card, but at rest while real work shows there; `away`: a run has the shared card; `released`: by
+an operator; `expired`: `keeper.max_hold_hours` are over; `refused`: the platform's terms forbid it."""
+
+KeeperVerdict = Literal["verified", "unverified", "ineffective"]
+"""Whether the platform's idle rule sees the keeper: shown by readings, not shown (yet), shown that it does not."""
 
 READING_MAX_AGE_S = 15.0
 """Readings older than this mean that a card is not free (design: workers go by published readings)."""
@@ -40,19 +51,45 @@ class Card(Record):
     lost: bool = False
     """The driver no longer answers for this card."""
     problem: str | None = None
+    closing: bool = False
+    """The keeper takes it back as soon as the run on it has ended, so it gets no new one."""
     read_at: float = 0.0
     """Seconds since the epoch on the host's clock when the reading was taken."""
 
 
 class KeeperStatus(Record):
-    """What the keeper on a reserved card does."""
+    """What the keeper on a reserved card does, what can be shown of it, and what it costs."""
 
     card: str
-    pid: int
+    pid: int | None = None
+    """The process on the card; None while there is none."""
     mode: str = "touch"
+    state: KeeperState = "holding"
+    verdict: KeeperVerdict = "unverified"
+    reason: str | None = None
+    """Why the verdict is what it is, for people."""
+    platform: str = "none"
+    """Name of the platform whose idle rule it is checked against."""
+    threshold_pct: float | None = None
+    """Utilisation below which the platform counts the card as idle."""
+    window_s: float | None = None
+    """For how long, until the platform acts."""
+    utilization_pct: float | None = None
+    """The card's mean over that window, as far as it was read; None when it is not known."""
+    duty: float | None = None
+    """Share of the time in which it computes; None in mode `touch`."""
     beats: int = 0
     last_beat_at: float | None = None
     interval_s: float = 300.0
+    held_s: float = 0.0
+    """For how long it has held the card since it was started or told to hold, without the times when it was away."""
+    max_hold_s: float | None = None
+    price_per_hour: float | None = None
+    cost: float | None = None
+    """What the held hours cost at that price; None without one."""
+    released_by: str | None = None
+    released_until: float | None = None
+    """Seconds since the epoch; None while released without an end, or not released."""
     problem: str | None = None
 
 

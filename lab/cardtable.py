@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from rich.cells import cell_len, set_cell_size
 
-from lab.card import READING_MAX_AGE_S, Card, CardProcess, HostCards, KeeperStatus
+from lab.card import READING_MAX_AGE_S, SERVING, Card, CardProcess, HostCards, KeeperStatus
 
 MIB = 1024 * 1024
 LEAKED_BYTES = 500 * MIB
@@ -65,7 +65,7 @@ def usable(hosts: Sequence[HostCards], now: float) -> list[Card]:
         for host in hosts
         if host.problem is None
         for card in host.cards
-        if card.role != "keeper" and not card.lost and _stale(card, now) is None
+        if card.role in SERVING and not card.lost and _stale(card, now) is None
     ]
 
 
@@ -89,6 +89,10 @@ def why_not_free(
         return _training(use)
     if card.role == "keeper":
         return "keeper"
+    if card.role == "none":
+        return card.problem or "serves nobody"
+    if card.closing:
+        return "the keeper takes it back"
     stale = _stale(card, now)
     if stale is not None:
         return f"{stale}, not counted as free"
@@ -132,19 +136,43 @@ def _block(
 def _note(card: Card, use: CardUse | None, now: float, keeper: KeeperStatus | None) -> str:
     """What stands behind the arrow: what the card does, and whatever keeps it from being free."""
     reason = why_not_free(card, use, now, keeper)
+    here = _keeper_on(card, keeper)
     if reason is None:
-        return "FREE, shared with the keeper" if card.role == "shared" else "FREE"
+        return ", ".join(["FREE", *_beside_free(card, here, now)])
     if card.lost or (use is None and card.role != "keeper"):
         return reason
-    here = _keeper_on(card, keeper)
-    parts = [reason, None if use else _keeper_trouble(card, here), _stale(card, now), card.problem]
+    back = "then the keeper takes it back" if use and card.closing else None
+    parts = [reason, back, *([] if use else _kept(card, here)), _stale(card, now), card.problem]
     return ", ".join(part for part in parts if part)
 
 
-def _keeper_trouble(card: Card, keeper: KeeperStatus | None) -> str | None:
+def _beside_free(card: Card, keeper: KeeperStatus | None, now: float) -> Iterator[str]:
+    """What else is to be said of a free card."""
+    if keeper is not None and keeper.state == "released":
+        until = f" for {_left(keeper.released_until - now)}" if keeper.released_until else ""
+        yield f"released by {keeper.released_by or 'an operator'}{until}"
+    elif card.role == "shared":
+        yield "shared with the keeper"
+        if keeper is not None:
+            yield from _keeper_words(keeper)
+
+
+def _kept(card: Card, keeper: KeeperStatus | None) -> Iterator[str | None]:
+    """What is to be said of a reserved card: trouble first, then what the keeper can show and costs."""
     if keeper is None:
-        return "not running"
-    return keeper.problem or _held_by_others(card, keeper, ())
+        yield "not running"
+        return
+    yield keeper.problem or _held_by_others(card, keeper, ())
+    yield from _keeper_words(keeper)
+
+
+def _keeper_words(keeper: KeeperStatus) -> Iterator[str]:
+    if keeper.state == "yielding":
+        yield "at rest while others work on it"
+    if keeper.verdict != "unverified" or keeper.platform != "none" or keeper.mode != "touch":
+        yield f"{keeper.verdict}: {keeper.reason}" if keeper.reason else keeper.verdict
+    if keeper.cost is not None:
+        yield f"cost {keeper.cost:.2f} in {keeper.held_s / 3600:.1f} h"
 
 
 def _training(use: CardUse) -> str:
@@ -179,18 +207,32 @@ def _keeper_on(card: Card, keeper: KeeperStatus | None) -> KeeperStatus | None:
     return keeper if keeper is not None and keeper.card == card.uuid else None
 
 
+def strangers(card: Card, keeper_pid: int | None, ended: Collection[int] = ()) -> list[CardProcess]:
+    """The processes on the card that are neither the keeper's nor ended ones of ours.
+
+    Args:
+        keeper_pid: the keeper's process on this card; None while there is none.
+        ended: as in `free`.
+    """
+    if card.simulated:  # it only ever shows our own processes
+        return []
+    rest = [process for process in card.processes if process.pid not in ended]
+    return rest if keeper_pid is None else _without_keeper(rest, keeper_pid)
+
+
 def _held_by_others(card: Card, keeper: KeeperStatus | None, ended: Collection[int]) -> str | None:
-    """Who holds the card although no run of ours does; a simulated card only ever shows our own processes."""
+    """Who holds the card although no run of ours does."""
     if card.simulated:
         return None
-    strangers = [process for process in card.processes if process.pid not in ended]
-    if keeper is not None:
-        strangers = _without_keeper(strangers, keeper.pid)
-    if strangers:
-        return "in use by " + ", ".join(_who(process) for process in strangers[:3]) + ", not ours"
-    allowed = LEAKED_BYTES + (KEEPER_BYTES if keeper is not None else 0)
-    if not card.processes and (card.memory_used_bytes or 0) > allowed:
-        return "memory held by no known process"
+    pid = keeper.pid if keeper is not None else None
+    others = strangers(card, pid, ended)
+    if others:
+        return "in use by " + ", ".join(_who(process) for process in others[:3]) + ", not ours"
+    if any(process.pid in ended for process in card.processes):
+        return None
+    used = card.memory_used_bytes or 0
+    if used > LEAKED_BYTES + (KEEPER_BYTES if pid is not None else 0):
+        return f"{used // MIB} MiB held by no known process: leaked, or a stranger's"
     return None
 
 

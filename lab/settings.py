@@ -66,7 +66,14 @@ class KeeperSettings(Section):
     """The heartbeat on the reserved card."""
 
     enabled: bool = True
+    mode: Literal["touch", "duty"] = "touch"
     interval_s: float = Field(300.0, ge=1, le=86_400)
+    platform: str = "none"
+    threshold_pct: float | None = Field(None, ge=0, le=90)
+    window_min: float | None = Field(None, ge=1, le=10_080)
+    margin_pct: float = Field(5.0, ge=0, le=50)
+    max_hold_hours: float | None = Field(168.0, gt=0, le=8_760)
+    price_per_hour: float | None = Field(None, ge=0)
     reading_interval_s: float = Field(2.0, ge=0.2, le=10)
 
 
@@ -102,6 +109,13 @@ class AgentSettings(Section):
     workers: int = Field(2, ge=1, le=16)
 
 
+class MetricsSettings(Section):
+    """Where Prometheus reads."""
+
+    port: int | None = Field(None, ge=1, le=65_535)
+    address: str = "127.0.0.1"
+
+
 class Settings(BaseSettings):
     """Every setting of Overnight; config.example.yaml lists them with a comment each."""
 
@@ -129,6 +143,7 @@ class Settings(BaseSettings):
     limits: LimitSettings = LimitSettings()
     run: RunSettings = RunSettings()
     agent: AgentSettings = AgentSettings()
+    metrics: MetricsSettings = MetricsSettings()
 
     @classmethod
     def settings_customise_sources(

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Literal
 
 from lab import hosts, store
+from lab.card import SERVING
 from lab.errors import ConfigError, ModelError, OperatorError, OvernightError
 from lab.run import Record
 from lab.settings import Settings
@@ -72,7 +73,7 @@ def _cards(settings: Settings) -> Iterator[Finding]:
     if here.problem:
         yield Finding(part="cards", state="broken", detail=here.problem, key="gpu.simulate")
         return
-    training = sum(card.role != "keeper" for card in here.cards)
+    training = sum(card.role in SERVING for card in here.cards)
     kind = "simulated, training on the CPU" if here.simulated else "real"
     kept = "one reserved for the keeper" if any(c.role == "keeper" for c in here.cards) else "none reserved"
     yield Finding(part="cards", state="ok", detail=f"{len(here.cards)} here ({kind}): {training} to train on, {kept}")

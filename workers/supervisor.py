@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from multiprocessing.context import ForkProcess
 
 from lab import hosts, store
-from lab.card import Card, Host
+from lab.card import SERVING, Card, Host
 from lab.errors import CardError, OperatorError
 from lab.settings import Settings
 from workers.cardlock import CardLock
@@ -181,7 +181,7 @@ class Supervisor:
         if ours.problem:
             self._tell(f"the cards of host {self.settings.host} cannot be read: {ours.problem}")
             return None
-        usable = {card.uuid: card for card in ours.cards if card.role != "keeper" and not card.lost}
+        usable = {card.uuid: card for card in ours.cards if card.role in SERVING and not card.lost}
         self._tell(f"{len(usable)} of {len(ours.cards)} cards of host {self.settings.host} may train")
         return usable
 

@@ -6,7 +6,8 @@ import sys
 
 import pytest
 
-from keeper.heartbeat import CudaMemory, Heartbeat, HostMemory, cuda_cards
+from keeper.heartbeat import Heartbeat
+from keeper.memory import CudaMemory, HostMemory, cuda_cards
 from keeper.stop import Stop
 from lab.card import KeeperStatus
 from lab.errors import CardError

@@ -109,7 +109,11 @@ def test_unknown_fields_are_shown_as_unknown() -> None:
         (card(0, problem="not answered for 3 s"), "not answered for 3 s"),
         (card(0, processes=(CardProcess(pid=4242, name="python"),)), "in use by PID 4242 (python), not ours"),
         (card(0, processes=(CardProcess(pid=4242),)), "in use by PID 4242, not ours"),
-        (card(0, memory_used_bytes=501 * MIB), "memory held by no known process"),
+        (card(0, memory_used_bytes=501 * MIB), "501 MiB held by no known process: leaked, or a stranger's"),
+        (card(0, role="none"), "serves nobody"),
+        (card(0, role="none", lost=True), "lost: the driver no longer answers for it"),
+        (card(0, role="shared", lost=True), "lost: the driver no longer answers for it"),  # as it was stored before
+        (card(0, closing=True), "the keeper takes it back"),
         (card(0, memory_used_bytes=499 * MIB), None),
         (card(0, memory_used_bytes=None), None),
         (card(0, simulated=True, memory_used_bytes=900 * MIB, processes=(CardProcess(pid=1),)), None),
@@ -138,6 +142,7 @@ def test_a_host_whose_cards_cannot_be_read_has_no_free_card() -> None:
 
 def test_usable_counts_busy_cards_but_no_keeper_and_none_that_cannot_train() -> None:
     cards = (card(0), card(1, lost=True), card(2, read_at=1.0), card(3, role="keeper"), card(4, role="shared"))
+    cards += (card(5, role="none"),)
 
     assert [one.index for one in usable([host(*cards)], NOW)] == [0, 4]
 
@@ -166,6 +171,14 @@ def test_the_keeper_is_known_in_a_container_where_the_driver_tells_the_hosts_pro
     assert why_not_free(busy, None, NOW, keeper("GPU-0")) == "in use by PID 31338, not ours"
 
 
+def test_memory_beside_the_keepers_process_is_not_the_keepers() -> None:
+    """A trainer that was killed on the shared card may leave its memory there (pytorch#4293)."""
+    process = CardProcess(pid=900, memory_bytes=500 * MIB, name="python")
+    shared = card(0, role="shared", memory_used_bytes=60_000 * MIB, processes=(process,))
+
+    assert "60000 MiB held by no known process" in (why_not_free(shared, None, NOW, keeper("GPU-0")) or "")
+
+
 def test_a_run_that_ended_a_moment_ago_is_no_stranger() -> None:
     """Its process still stands in the last reading; the next run need not wait for a new one."""
     one = card(0, memory_used_bytes=9000 * MIB, processes=(CardProcess(pid=12345, name="python"),))
@@ -182,6 +195,27 @@ def test_the_note_tells_what_the_card_does_and_what_is_wrong_with_it() -> None:
     assert note(card(0, role="keeper", read_at=NOW - 20), status=keeper("GPU-0")) == "keeper, reading 20 s old"
     stranger = card(0, role="keeper", processes=(CardProcess(pid=900), CardProcess(pid=7, name="x")))
     assert note(stranger, status=keeper("GPU-0")) == "keeper, in use by PID 7 (x), not ours"
+
+
+def test_the_note_tells_what_the_keeper_can_show_and_costs() -> None:
+    """An operator who pays for a held card sees whether that does anything."""
+    kept = card(0, role="keeper")
+    shown = keeper(
+        "GPU-0", platform="pai-dsw", verdict="ineffective", reason="it read 0.0 %", cost=3.5, held_s=7200
+    )
+
+    assert note(kept, status=shown) == "keeper, ineffective: it read 0.0 %, cost 3.50 in 2.0 h"
+    assert note(kept, status=keeper("GPU-0", mode="duty", state="yielding")) == (
+        "keeper, at rest while others work on it, unverified"
+    )
+    assert note(card(0, closing=True), USE).endswith("(PID 12345), then the keeper takes it back")
+
+
+def test_a_released_card_says_by_whom_and_for_how_long() -> None:
+    for until, words in ((None, "FREE, released by ann"), (NOW + 7200, "FREE, released by ann for about 2.0 h")):
+        status = keeper("GPU-0", pid=None, state="released", released_by="ann", released_until=until)
+
+        assert note(card(0), status=status) == words
 
 
 def test_names_that_others_chose_cannot_break_the_table() -> None:
