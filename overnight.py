@@ -78,6 +78,7 @@ def up() -> None:
     _on_signals(stop)
     has_slack = settings.slack.bot_token is not None and settings.slack.app_token is not None
     names = [name for name in EVERYTHING if name != "bot" or has_slack]
+    names += ["metrics"] if settings.metrics.port else []
     with Stack(settings, names) as stack:
         log = logging.getLogger("up")
         log.info("up: %s; logs in %s", ", ".join(names), settings.data_dir / "logs")
@@ -127,6 +128,21 @@ def keep() -> None:
     from keeper.main import main as run
 
     run(_settings("keep"))
+
+
+@app.command(rich_help_panel="Processes")
+def metrics(
+    port: Annotated[int | None, typer.Option(min=1, max=65535, help="By default metrics.port, else 9095.")] = None,
+) -> None:
+    """The lab's figures for Prometheus at /metrics, and at /health whether it is up; one process for all hosts."""
+    import threading
+
+    from terminal.exporter import main as run
+
+    settings = _settings("metrics")
+    stop = threading.Event()
+    _on_signals(stop)
+    run(settings, port, stop)
 
 
 @app.command(rich_help_panel="Processes")

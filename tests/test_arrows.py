@@ -25,9 +25,9 @@ ARROWS: Mapping[str, frozenset[str]] = {
 """What a folder may import besides itself; `bot.simulator` knows nothing of the bot either."""
 
 PUT_TOGETHER: Mapping[str, frozenset[str]] = {
-    "terminal": frozenset({"agent.desk", "bot.app", "bot.simulator", "keeper.main", "workers.datasets"}),
+    "terminal": frozenset({"agent.desk", "bot.app", "bot.outbox", "bot.simulator", "keeper.main", "workers.datasets"}),
 }
-"""Where demo and doctor put packages together: allowed inside functions only, so that nobody pays for another."""
+"""Where demo, doctor and metrics put packages together: inside functions only, so that nobody pays for another."""
 
 PROJECT = (*ARROWS, "overnight")
 

@@ -14,6 +14,7 @@ from lab import events, hosts, store
 from lab.card import Card, Host, HostCards
 from lab.cardtable import CardUse, free, usable
 from lab.errors import MoveRefused, UnknownRecord
+from lab.leases import LEADER_KEY
 from lab.ledger import Ledger
 from lab.run import RunState
 from lab.settings import Settings
@@ -25,7 +26,6 @@ from workers.recover import Recovery
 
 log = logging.getLogger(__name__)
 
-LEADER_KEY = store.PREFIX + "leader:dispatch"
 LEADER_S = 10.0
 """A leader that died is replaced after so long; a leader renews at least every second."""
 RECOVER_EVERY_S = 2.0
