@@ -33,7 +33,7 @@ SWAP_FROM = _rx(
     r"(?:\bswap|\breplace|\bchange|\bswitch|\bexchange|\binstead of|\brather than|把|将|用.{0,20}代替|from)\s*(?:out\s+|in\s+)?(?:the\s+)?(?:models?\s+|data ?sets?\s+|模型|数据集?)?(?:from\s+)?$"
 )
 SWAP_BETWEEN = _rx(
-    r"^\s*(?:one|的)?\s*(?:with|for|by|to|into|→|换成|改成|换为|改为|替换(?:成|为)|换|替换|变成|instead of|rather than|代替|取代|not|,?\s*(?:use|run|try|take|用|跑))\s*(?:the\s+|a\s+)?$"
+    r"^\s*(?:one|的)?\s*(?:(?:就)?(?:不用跑了?|不用了?|不要了?|不跑了?|去掉|删掉)\s*,?\s*(?=换|改|替|用))?(?:with|for|by|to|into|→|换成|改成|换为|改为|替换(?:成|为)|换|替换|变成|instead of|rather than|代替|取代|not|,?\s*(?:use|run|try|take|用|跑))\s*(?:the\s+|a\s+)?$"
 )
 REVERSED_SWAP = _rx(r"instead of|rather than|代替|取代|\bnot\b")
 
@@ -125,10 +125,15 @@ NO_VALUE = _rx(
     rf"(?:\bwithout|\bdrop|\bskip|\bremove|\bno|\bnot|don'?t (?:do|run|use)|去掉|不要|别跑|不跑|删掉?)\s*(?:the\s+)?(?P<v>{NUMBER})(?!\s*(?:seeds?|epochs?|gpus?|runs?|个|轮|张))"
 )
 
+VALUE_NO = _rx(
+    rf"(?P<v>{NUMBER})\s*(?:的|那个|这个)?\s*(?:就|都)?(?:不要了?|不用了?|不跑了?|别跑了?|去掉|删掉?|(?:can|could) go\b|is out\b)(?=$|[\s,.;!?])"
+)
+"""`0.1 就不要了`"""
+
 
 def values(page: Page, previous: PreviousPlan, told: Changes) -> None:
     """Values of the plan that are named alone: `only 2e-5`, `not 3e-5`; read after the axes."""
-    for pattern, only in ((NO_VALUE, False), (ONLY_VALUE, True)):
+    for pattern, only in ((NO_VALUE, False), (VALUE_NO, False), (ONLY_VALUE, True)):
         for match in page.take_all(pattern):
             number = value(match["v"])
             for name, axis in previous.values().items():
@@ -235,7 +240,13 @@ def changed_axes(held: dict[str, Axis], stated: dict[str, Axis], told: Changes, 
         old = result.get(name)
         if isinstance(old, tuple) and isinstance(axis, tuple) and name != "seed" and adds:
             result[name] = (*old, *(v for v in axis if v not in old))
-        elif isinstance(old, tuple) and isinstance(axis, tuple) and DROP_AXIS.search(text) and set(axis) < set(old):
+        elif (
+            isinstance(old, tuple)
+            and isinstance(axis, tuple)
+            and name != "seed"
+            and DROP_AXIS.search(text)
+            and set(axis) < set(old)
+        ):
             result[name] = tuple(v for v in old if v not in axis)
         elif axis == (False,) and name in ("mixup", "cutmix") and f"{name}_alpha" in result:
             del result[f"{name}_alpha"]

@@ -68,7 +68,7 @@ def draft_of(text: str, chinese: bool, previous: PreviousPlan | None) -> Draft:
     if previous is not None:
         draft.changes = changes.read(page, previous)
         changes.names(page, draft.names, previous, draft.changes)
-    draft.denied = negations.read(page)
+    draft.denied = negations.read(page, follows=previous is not None)
     _exclude_names(draft)
     draft.around = circumstances.read(page, later)
     draft.counts = counts.read(page)

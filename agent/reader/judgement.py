@@ -14,7 +14,7 @@ from agent.reader.draft import Draft
 from agent.reader.numbers import FLAGS
 from agent.reader.reading import PreviousPlan
 from agent.reader.wording import say
-from lab.plan import MAX_RUNS, Scalar, number
+from lab.plan import MAX_RUNS, Axis, Scalar, number
 
 MOST_EPOCHS = 100_000
 MOST_STEPS = 1_000_000_000
@@ -81,9 +81,11 @@ def _denials(draft: Draft, previous: PreviousPlan | None) -> None:
     """Excluded values leave the ranges and the thread's axes that hold them; one that is also named is a doubt."""
     held = previous.values() if previous is not None else {}
     told = draft.denied
+    _swaps(draft, held)
     for excluded_number in told.numbers:
         for name, axis in (held | draft.axes).items():
-            if isinstance(axis, tuple) and excluded_number in axis:
+            counted = name == "seed" and not draft.counts.seed_values
+            if isinstance(axis, tuple) and excluded_number in axis and not counted:
                 told.add(name, excluded_number)
     for kind, named in (("models", draft.names.models), ("dataset", draft.names.datasets)):
         if both := [n for n in told.values.get(kind, ()) if n in named]:
@@ -96,6 +98,20 @@ def _denials(draft: Draft, previous: PreviousPlan | None) -> None:
             draft.changes.kept[name] = left = [v for v in old if v not in excluded]
             if not left:
                 draft.doubt("which_instead", axis=name, values=shown(excluded))
+
+
+def _swaps(draft: Draft, held: dict[str, Axis]) -> None:
+    """`64 instead of 128`: the axis of the thread's plan that has 128 takes 64 in its place."""
+    for old, new in draft.denied.swapped:
+        homes = [n for n, axis in held.items() if isinstance(axis, tuple) and old in axis and n in axis_table.BY_NAME]
+        for name in homes[:1] if len(homes) == 1 else ():
+            axis = axis_table.BY_NAME[name]
+            if not axis.allows(new):
+                draft.doubt("bad_value", what=name, value=number(new))
+                continue
+            values = held[name]
+            assert isinstance(values, tuple)
+            draft.axes[name] = tuple(axis_table.typed(axis, new) if v == old else v for v in values)
 
 
 def _leave_out(draft: Draft, name: str, axis: tuple[Scalar, ...], excluded: list[Scalar]) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from agent.reader import axes as axis_table
-from agent.reader.numbers import COUNT, FLAGS, LIST, count, values
+from agent.reader.numbers import COUNT, FLAGS, LIST, NUMBER, count, value, values
 from agent.reader.page import Page
 from lab.plan import Scalar
 
@@ -28,7 +28,7 @@ FILL = r"(?:\s*(?:\b(?:to|the|a|an|any|use|using|run|running|try|trying|include|
 ANY = _rx(CUE)
 BEFORE = _rx(rf"(?P<cue>{CUE}){FILL}$")
 AFTER = _rx(
-    r"^\s*(?:(?:就|都|也)?(?:不要了?|不用了?|不跑了?|别跑了?|别用了?|去掉|删掉|排除|除外)|(?:is|are) (?:out|excluded|not (?:needed|wanted)))\s*(?:吧|了)?(?=$|[\s,.;!?])(?!\s*[A-Za-z])"
+    r"^\s*(?:(?:就|都|也)?(?:先)?(?:不(?:用|要|需要)(?:再)?(?:对比|比|跑|训练?|试|用)?了?|不跑了?|别跑了?|别用了?|去掉|删掉|排除|除外)|(?:is|are) (?:out|excluded|not (?:needed|wanted)))\s*(?:吧|了)?(?=$|[\s,.;!?])(?!\s*[A-Za-z])"
 )
 BESIDES = _rx(r"^[^.;]{0,24}?(?:还|也|再|又|另外|同时)")
 """After 除了 it means `as well as`."""
@@ -74,6 +74,12 @@ NO_NUMBER = _rx(
 )
 """`lr 0.1 to 1e-4 but not 0.01`, `batch 64 rather than 128`: the axis is the one that has the number."""
 
+SWAPS = (
+    _rx(rf"(?P<new>{NUMBER})\s*,?\s*(?:\bnot|{RATHER})\s*(?P<old>{NUMBER}){BROKEN}(?!\s*(?:{'|'.join(UNITS.values())}))"),
+    _rx(rf"(?:{RATHER}|\bnot|不要|不用|别用)\s*(?P<old>{NUMBER}){NEW}(?P<new>{NUMBER})(?!\s*(?:{'|'.join(UNITS.values())}))"),
+)  # fmt: skip
+"""`use 64 instead of 128`, in a thread whose plan has 128 somewhere."""
+
 
 @dataclass
 class Denied:
@@ -81,6 +87,8 @@ class Denied:
 
     values: dict[str, list[Scalar]] = field(default_factory=dict)
     """`models`, `dataset`, `epochs`, or an axis, to the values that were excluded."""
+    swapped: list[tuple[float | int, float | int]] = field(default_factory=list)
+    """(old, new) of numbers whose axis only the thread tells."""
     numbers: list[float | int] = field(default_factory=list)
     """Excluded numbers whose axis only the rest of the message (or the thread) tells."""
     replaced: dict[str, axis_table.Told] = field(default_factory=dict)
@@ -97,7 +105,7 @@ class Denied:
     @property
     def anything(self) -> bool:
         """True when the message excludes something."""
-        return bool(self.values or self.numbers)
+        return bool(self.values or self.numbers or self.swapped)
 
 
 def denied(text: str, start: int, end: int) -> str | None:
@@ -120,15 +128,32 @@ def sort(text: str, spans: Sequence[tuple[int, int, str]]) -> tuple[list[str], l
         goes_on = cue and (LINK.fullmatch(between) or (LISTS.match(cue) and COMMA.fullmatch(between)))
         cue = own or (cue if goes_on else None)
         last = end
+        if own and AFTER.match(text[end:]):
+            excluded += _linked_before(text, spans, start)
         if cue:
             excluded.append(name)
         elif not (name in excluded and MENTIONED.match(text[end:])):
             stated.append(name)
-    return list(dict.fromkeys(stated)), list(dict.fromkeys(excluded))
+    behind = {n for n in excluded if n in stated and not any(s[2] == n and denied(text, *s[:2]) for s in spans)}
+    return list(dict.fromkeys(n for n in stated if n not in behind)), list(dict.fromkeys(excluded))
 
 
-def read(page: Page) -> Denied:
-    """Every excluded number on the page; what was used is crossed out."""
+def _linked_before(text: str, spans: Sequence[tuple[int, int, str]], start: int) -> list[str]:
+    """The names that end right before `start` and are joined to what stands there: `A 和 B 不要`."""
+    names = []
+    for begin, end, name in sorted(spans, reverse=True):
+        if end <= start and LINK.fullmatch(text[end:start]):
+            names.append(name)
+            start = begin
+    return names
+
+
+def read(page: Page, follows: bool = False) -> Denied:
+    """Every excluded number on the page; what was used is crossed out.
+
+    Args:
+        follows: a thread has a plan, in which a bare number can be looked up.
+    """
     found = Denied()
     if not ANY.search(page.left):
         return found
@@ -146,6 +171,9 @@ def read(page: Page) -> Denied:
         for match in page.take_all(pattern):
             for number in values(match["list"] or match["list2"]):
                 found.add(name, number)
+    for pattern in SWAPS if follows else ():
+        for match in page.take_all(pattern):
+            found.swapped.append((value(match["old"]), value(match["new"])))
     for match in page.take_all(NO_NUMBER):
         found.numbers += values(match["list"])
     return found

@@ -162,6 +162,8 @@ def _plan(draft: Draft, intent: Intent, previous: PreviousPlan | None, most_runs
         chinese=draft.chinese,
         left=draft.page.left,
     )
+    if not _varies(draft.axes) and not unread(draft):
+        stated = stated.model_copy(update={"tunes": draft.tunes if intent == "sweep" else draft.tunes_closely})
     if previous is not None and intent == "evaluate" and not stated.models:
         stated = stated.model_copy(update={"models": previous.models, "datasets": stated.datasets or previous.datasets})
     if previous is not None and intent in ("modify", "schedule"):
@@ -169,8 +171,8 @@ def _plan(draft: Draft, intent: Intent, previous: PreviousPlan | None, most_runs
         if _unchanged(stated, previous) and not AGAIN.search(draft.page.text) and intent == "modify":
             draft.doubt("what_change", id=previous.id or "it")
     stated = _depths(stated)
-    if not _varies(draft.axes):
-        stated = stated.model_copy(update={"tunes": draft.tunes if intent == "sweep" else draft.tunes_closely})
+    if intent == "sweep" and stated.tunes is None and draft.tunes is not None and not _varies(draft.axes):
+        draft.questions.append(say("what_to_tune", draft.chinese, list=", ".join(draft.tunes) or "lr"))
     ask(draft, stated, most_runs)
     if draft.doubts:
         intent = "clarify"
@@ -184,7 +186,13 @@ def _unchanged(stated: Reading, previous: PreviousPlan) -> bool:
     """True when the change changes nothing: the reader did not understand it."""
     kept = all(getattr(stated, k) == getattr(previous, k) for k in (*KEPT, "epochs"))
     named = stated.models == previous.models and stated.datasets == previous.datasets
-    return kept and named and stated.axes == previous.values() and stated.priority == _priority(previous.priority)
+    return (
+        not stated.tunes
+        and kept
+        and named
+        and stated.axes == previous.values()
+        and stated.priority == _priority(previous.priority)
+    )
 
 
 def _int(number: int | float | None) -> int | None:
