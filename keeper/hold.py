@@ -97,6 +97,8 @@ class Hold:
         """The child is gone, and with it all it held on the card; takes less than a second."""
         self._end(GRACE_S)
         self._child = None
+        if self.status is not None:
+            self.status = self.status.model_copy(update={"pid": None})
 
     def let_go(self) -> None:
         """The child was told to end, and nothing else was done; fits into a signal handler."""
@@ -153,7 +155,7 @@ class Hold:
         self._due = self._clock() + wait_s
         if why is None or code != CANNOT_START:
             why = f"the heartbeat's process {how}" + (f" ({why})" if why else "")
-        self._tell(self.status.model_copy(update={"problem": why}))
+        self._tell(self.status.model_copy(update={"problem": why, "pid": None}))
         if self.cannot is None:
             log.warning("%s: next try in %g s", self.card, wait_s)
 

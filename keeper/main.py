@@ -6,9 +6,11 @@ import logging
 from collections.abc import Callable, Collection, Mapping
 
 from keeper.cards import Running
+from keeper.policy import policy
 from keeper.watch import OPEN_WAIT_S, Watch
-from lab import hosts, store
+from lab import hosts, keeperorders, store
 from lab.card import HostCards
+from lab.keeperorders import Look
 from lab.ledger import Ledger
 from lab.settings import Settings
 
@@ -20,9 +22,9 @@ def main(settings: Settings) -> None:
 
     Raises:
         StoreAwayError: Redis does not answer at start.
-        ConfigError: `gpu.cards` does not fit the cards that are here.
+        ConfigError: `gpu.cards` does not fit the cards that are here, or the keeper's settings each other.
     """
-    client = store.connect(settings)
+    client = store.connect(settings, patient=False)  # a Redis that hangs must not hold up the answer to a signal
     store.check(client, settings)
     ledger = Ledger(client)
 
@@ -32,10 +34,13 @@ def main(settings: Settings) -> None:
     def running() -> Mapping[str, Collection[int]]:
         return {card: [use.pid] for card, use in ledger.card_uses().items() if use.pid is not None}
 
+    def look(card: str) -> Look:
+        return keeperorders.look(client, settings.host, card)
+
     if settings.gpu.simulate:
         log.warning("gpu.simulate: %d simulated cards, which train on the CPU", settings.gpu.simulate)
     try:
-        watch(settings, publish, running).run()
+        watch(settings, publish, running, look=look).run()
     finally:
         try:
             hosts.withdraw_cards(client, settings.host)
@@ -48,8 +53,13 @@ def watch(
     publish: Callable[[HostCards], None],
     running: Running = dict,
     open_wait_s: float = OPEN_WAIT_S,
+    look: Callable[[str], Look] = lambda card: Look(),
 ) -> Watch:
-    """A watch as the settings want it; who reads only once gives the driver some seconds to open."""
+    """A watch as the settings want it; who reads only once gives the driver some seconds to open.
+
+    Raises:
+        ConfigError: the keeper's settings do not fit each other.
+    """
     return Watch(
         settings.host,
         publish,
@@ -60,7 +70,8 @@ def watch(
         auto_detect=settings.gpu.auto_detect,
         chosen=settings.gpu.cards,
         keep=settings.keeper.enabled,
-        interval_s=settings.keeper.interval_s,
+        policy=policy(settings.keeper),
+        look=look,
         every_s=settings.keeper.reading_interval_s,
         open_wait_s=open_wait_s,
     )

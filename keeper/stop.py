@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import queue
 import signal
+from collections.abc import Callable
 
 
 class Stop:
@@ -16,12 +17,16 @@ class Stop:
 
     def __init__(self) -> None:
         self._wakeups: queue.SimpleQueue[None] = queue.SimpleQueue()
+        self.at_once: Callable[[], object] | None = None
+        """Called when the end is asked for, by the signal handler itself, for what may not wait for a blocking call."""
         self.asked = False
 
     def ask(self, *_: object) -> None:
         """From now on `asked` is true and every wait returns at once; fits as a signal handler."""
         self.asked = True
         self._wakeups.put(None)
+        if self.at_once is not None:
+            self.at_once()
 
     def wait(self, seconds: float) -> bool:
         """Whether the end was asked for, after at most this long."""

@@ -9,15 +9,19 @@ from pathlib import Path
 
 from keeper.cardlock import CardLock
 from keeper.cards import CardSource, Running, assign_roles, card_source, kept_card
-from keeper.hold import Hold
+from keeper.keeping import Keeping, MakeHold, make_hold
+from keeper.policy import Policy
 from keeper.stop import Stop
-from lab.card import Card, HostCards, KeeperStatus
+from lab.card import Card, CardRole, HostCards, KeeperStatus
 from lab.errors import CardError, ConfigError
+from lab.keeperorders import Look
 
 log = logging.getLogger(__name__)
 
 OPEN_WAIT_S = 0.5
 """A slow driver is read at a later tick: the watch has to answer a signal within a second."""
+GLANCE_EVERY_S = 0.5
+"""How soon an operator's word or a run's start is seen: a released card is to be free within 2 s."""
 
 
 class Watch:
@@ -32,7 +36,8 @@ class Watch:
         running: UUID of a simulated card to the processes that train in its place; may raise while that is unknown.
         source: where the cards come from instead, for tests.
         keep: whether the reserved card gets a heartbeat.
-        interval_s: between two beats.
+        policy: how it is kept.
+        look: what operators want and whether a run has the card with this UUID; may raise while that is unknown.
         every_s: between two readings.
         open_wait_s: as in `card_source`; whoever reads once has the patience that the watch lacks.
         clock: seconds since the epoch.
@@ -51,11 +56,12 @@ class Watch:
         auto_detect: bool = True,
         chosen: Collection[str] = (),
         keep: bool = True,
-        interval_s: float = 300.0,
+        policy: Policy = Policy(),  # noqa: B008  frozen
+        look: Callable[[str], Look] = lambda card: Look(),
         every_s: float = 1.0,
         open_wait_s: float = OPEN_WAIT_S,
         clock: Callable[[], float] = time.time,
-        make_hold: Callable[[Card, float], Hold] | None = None,
+        make: MakeHold = make_hold,
     ) -> None:
         self._host = host
         self._publish = publish
@@ -66,11 +72,18 @@ class Watch:
         self._source = source or card_source(host, simulate, self._running_and_keeper, open_wait_s)
         self._roles = (reserve_last, auto_detect, chosen)
         self._keep_on = keep
-        self._interval_s = interval_s
+        self._policy = policy
+        self._ask = look
         self._every_s = every_s
         self._clock = clock
-        self._make_hold = make_hold or _hold
-        self._hold: Hold | None = None
+        self._make = make
+        self._keeping: Keeping | None = None
+        self._reserved: str | None = None
+        """The card that is the keeper's by the settings, whoever has it now."""
+        self._look = Look()
+        self._followed = Look()
+        """What the last tick acted on."""
+        self._released = False
         self._lock: CardLock | None = None
         self._elsewhere: KeeperStatus | None = None
         self._problem: str | None = None
@@ -87,25 +100,26 @@ class Watch:
             ConfigError: `gpu.cards` does not fit the cards that are here at the start.
         """
         stop = stop or Stop().on_signals()
+        stop.at_once = self._let_go
         try:
             while not stop.asked:
                 self.tick()
-                stop.wait(self._every_s)
+                until = time.monotonic() + self._every_s
+                while (left_s := until - time.monotonic()) > 0 and not stop.wait(min(left_s, GLANCE_EVERY_S)):
+                    if self.glance():
+                        break
         finally:
             self.close()
 
     def tick(self) -> HostCards:
         """One reading was taken and published, and the keeper looked after; returns what was published."""
         cards, problem = self._read()
-        if problem is None:
-            self._keep(kept_card(cards) if self._keep_on else None)
-        if self._hold is not None:
-            self._hold.step()
+        cards = self._follow(cards)
         self._log_problem(problem)
         report = HostCards(
             host=self._host,
             cards=tuple(cards),
-            keeper=self._hold.status if self._hold is not None else self._elsewhere,
+            keeper=self._status(),
             simulated=self._simulated,
             problem=problem,
             published_at=self._clock(),
@@ -113,12 +127,21 @@ class Watch:
         self._tell(report)
         return report
 
+    def glance(self) -> bool:
+        """True when something changed that cannot wait for the next tick; the keeper was told to leave if need be."""
+        self._ask_about(self._reserved)
+        if self._look == self._followed and not self._release_ended():
+            return False
+        if self._releases() or self._look.in_use:
+            self._let_go()
+        return True
+
     def close(self) -> None:
         """The heartbeat is gone from its card, and another keeper may take it."""
-        if self._hold is not None:
-            self._hold.stop()
-            log.info("%s: GPU Keeper stopped.", self._hold.card)
-            self._hold = None
+        if self._keeping is not None:
+            self._keeping.stop()
+            log.info("%s: GPU Keeper stopped.", self._keeping.card)
+            self._keeping = None
         if self._lock is not None:
             self._lock.release()
             self._lock = None
@@ -139,14 +162,77 @@ class Watch:
         self._ever_read = True
         return cards, None
 
+    def _follow(self, cards: list[Card]) -> list[Card]:
+        """The cards with the roles that operators and runs leave them, and the keeper where it belongs."""
+        card = kept_card(cards)
+        if cards:
+            self._reserved = card.uuid if card is not None else None
+        self._ask_about(self._reserved)
+        before, self._followed = self._followed, self._look
+        was_released, self._released = self._released, self._releases()
+        if self._released:
+            self._log_order(was_released)
+            self.close()
+            return _with(cards, card, "train")
+        if card is not None and card.role == "keeper" and (self._look.in_use or was_released):
+            # Dispatch may have given it out a moment ago, so after a release it closes first and is kept a tick later.
+            self.close()
+            return _with(cards, card, "train", closing=True)
+        order = self._look.order
+        if self._keeping is not None and order != before.order and order is not None and order.verb == "hold":
+            log.info("%s: held anew, by %s", self._keeping.card, order.by or "an operator")
+            self._keeping.renew()
+        if cards:
+            self._keep(card if self._keep_on else None)
+        if self._keeping is not None:
+            self._keeping.step(card, self._look.in_use)
+        return cards
+
+    def _ask_about(self, card: str | None) -> None:
+        """What operators want is known, as far as anybody can tell; else it stays as it was."""
+        if card is None:
+            return
+        try:
+            self._look = self._ask(card)
+        except Exception:
+            log.debug("%s: what operators want is not known now", self._host, exc_info=True)
+
+    def _releases(self) -> bool:
+        return self._look.order is not None and self._look.order.releases(self._clock())
+
+    def _release_ended(self) -> bool:
+        return self._released and not self._releases()
+
+    def _log_order(self, was_released: bool) -> None:
+        order = self._look.order
+        if order is not None and not was_released:
+            log.info("%s: released to the runs, by %s", self._reserved, order.by or "an operator")
+
+    def _let_go(self) -> None:
+        if self._keeping is not None:
+            self._keeping.let_go()
+
+    def _status(self) -> KeeperStatus | None:
+        """What is published of the keeper: itself, or why there is none on the card that would be its."""
+        if self._keeping is not None:
+            return self._keeping.status
+        if self._elsewhere is not None or self._reserved is None or not self._keep_on:
+            return self._elsewhere
+        order = self._look.order
+        if self._released and order is not None:
+            return KeeperStatus(
+                card=self._reserved, state="released", released_by=order.by or None, released_until=order.until
+            )
+        return KeeperStatus(card=self._reserved, state="away")
+
     def _keep(self, card: Card | None) -> None:
-        """The heartbeat belongs on this card and on no other, unless another process keeps it already."""
-        if self._hold is not None and (card is None or card.uuid != self._hold.card):
+        """The keeper belongs on this card and on no other, unless another process keeps it already."""
+        if self._keeping is not None and (card is None or card.uuid != self._keeping.card):
             self.close()
         if card is None:
             self._elsewhere = None
             return
-        if self._hold is not None:
+        if self._keeping is not None:
             return
         lock = CardLock(self._data_dir, card.uuid)
         holder = lock.take()
@@ -154,14 +240,15 @@ class Watch:
             self._held_elsewhere(card, holder)
             return
         self._elsewhere, self._lock = None, lock
-        self._hold = self._make_hold(card, self._interval_s)
-        log.info("%s: GPU Keeper starting on GPU %d", card.uuid, card.index)
+        self._keeping = Keeping(card, self._policy, self._make)
+        log.info("%s: GPU Keeper starting on GPU %d, mode %s", card.uuid, card.index, self._policy.mode)
+        log.info("%s: %s", card.uuid, self._policy.terms())
 
     def _held_elsewhere(self, card: Card, holder: int) -> None:
         problem = f"already kept by PID {holder}; this watch takes over when that one ends"
         if self._elsewhere is None:
             log.warning("%s: %s", card.uuid, problem)
-        self._elsewhere = KeeperStatus(card=card.uuid, pid=holder, interval_s=self._interval_s, problem=problem)
+        self._elsewhere = KeeperStatus(card=card.uuid, pid=holder, interval_s=self._policy.interval_s, problem=problem)
 
     def _running_and_keeper(self) -> Mapping[str, Collection[int]]:
         """What trains, as last known while nobody can tell, and our own heartbeat on its simulated card."""
@@ -170,8 +257,9 @@ class Watch:
         except Exception:
             log.debug("%s: what trains on the simulated cards is not known now", self._host, exc_info=True)
         running = dict(self._trains)
-        if self._hold is not None and self._hold.status is not None and self._hold.status.pid is not None:
-            running[self._hold.card] = (*running.get(self._hold.card, ()), self._hold.status.pid)
+        held = self._keeping.hold.status if self._keeping is not None else None
+        if held is not None and held.pid is not None:
+            running[held.card] = (*running.get(held.card, ()), held.pid)
         return running
 
     def _log_problem(self, problem: str | None) -> None:
@@ -192,5 +280,8 @@ class Watch:
             self._unpublished = False
 
 
-def _hold(card: Card, interval_s: float) -> Hold:
-    return Hold(card.uuid, ["--uuid", card.uuid], interval_s, simulate=card.simulated)
+def _with(cards: list[Card], changed: Card | None, role: CardRole, *, closing: bool = False) -> list[Card]:
+    if changed is None:
+        return cards
+    changes = {"role": role, "closing": closing}
+    return [card.model_copy(update=changes) if card is changed else card for card in cards]

@@ -15,6 +15,7 @@ import psutil
 import pytest
 
 from keeper.hold import Hold
+from keeper.policy import Policy
 from keeper.stop import Stop
 from keeper.watch import Watch
 from lab.card import Card, HostCards, KeeperStatus
@@ -40,8 +41,8 @@ class Source:
 class Holding(Hold):
     """A hold without a process: beats once a step."""
 
-    def __init__(self, card: Card, interval_s: float) -> None:
-        super().__init__(card.uuid, [], interval_s)
+    def __init__(self, card: Card, policy: Policy) -> None:
+        super().__init__(card.uuid, [], policy.interval_s)
         self.status = KeeperStatus(card=card.uuid, pid=7)
         self.stopped = False
 
@@ -61,15 +62,15 @@ class Bench:
         self.published: list[HostCards] = []
         self.holds: list[Holding] = []
         publish = options.pop("publish", self.published.append)
-        self.watch = Watch("n", publish, folder, source=self.source, make_hold=self._hold, **options)
+        self.watch = Watch("n", publish, folder, source=self.source, make=self._hold, **options)
 
-    def _hold(self, card: Card, interval_s: float) -> Hold:
-        self.holds.append(Holding(card, interval_s))
+    def _hold(self, card: Card, policy: Policy) -> Hold:
+        self.holds.append(Holding(card, policy))
         return self.holds[-1]
 
 
 def test_a_tick_publishes_the_cards_with_roles_and_the_keepers_state(tmp_path: Path) -> None:
-    bench = Bench(tmp_path, cards(0, 1, 2), clock=lambda: 9.0, interval_s=60.0)
+    bench = Bench(tmp_path, cards(0, 1, 2), clock=lambda: 9.0)
 
     bench.watch.tick()
     bench.watch.tick()
