@@ -108,10 +108,15 @@ def agent() -> None:
 
 @app.command(rich_help_panel="Processes")
 def dispatch() -> None:
-    """The dispatcher: binds runs to free cards; one leads, others stand by."""
+    """The dispatcher: binds runs to free cards, and the alarm beside it; one of each leads, others stand by."""
+    from contextlib import nullcontext
+
+    from keeper.alarm import Alarm
     from workers.dispatch import main as run
 
-    run(_settings("dispatch"))
+    settings = _settings("dispatch")
+    with Alarm(settings) if settings.alerts.enabled else nullcontext():
+        run(settings)
 
 
 @app.command(rich_help_panel="Processes")

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-_NAME = re.compile(r"slack:([A-Z0-9]*):([A-Z0-9]+):(\d+\.\d+)")
+_NAME = re.compile(r"slack:([A-Z0-9]*):([A-Z0-9]+):(\d+\.\d+|)")
 
 
 @dataclass(frozen=True)
 class Conversation:
-    """One thread: `root` is the ts of the message that began it."""
+    """One thread: `root` is the ts of the message that began it; a channel itself where that is empty."""
 
     team: str
     channel: str

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import logging
+import re
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from redis.exceptions import RedisError
 
-from bot.conversation import conversation
+from bot.conversation import Conversation, conversation
 from bot.desk import Desk
-from bot.outbox import Note, Outbox, Posted
+from bot.outbox import Kind, Note, Outbox, Posted
 from bot.web import Later, Refused, Web
 from lab import store
 from lab.errors import UnknownRecord
@@ -29,6 +30,7 @@ AWAY_S = 1.0
 MOST_TRIES = 8
 """Of a call that Slack answers with an error nobody knows; a network that is away is tried for ever."""
 LONGEST_WAIT_S = 60.0
+USER = re.compile(r"[UW][A-Z0-9]{2,}")
 LIVE = (ExperimentState.APPROVED, ExperimentState.RUNNING)
 
 
@@ -42,6 +44,7 @@ class Courier:
         self._ledger = Ledger(client)
         self._client = client
         self._desk = Desk(self._ledger, self._posted, web, store.connect(settings, decode=False))
+        self._operators = operators(settings)
         self._interval_s = settings.slack.update_interval_s
         self._stop = threading.Event()
         self._news = threading.Event()
@@ -91,7 +94,7 @@ class Courier:
     def _heard(self, event: Event) -> None:
         if event.kind == "experiment.cancelled" and event.data.get("by"):
             self._posted.set(event.subject, "ended_by", str(event.data["by"]))
-        notes = notes_for(event)
+        notes = notes_for(event) or alert_notes(event, self._operators)
         if notes:
             self.outbox.add(*notes)
             self._news.set()
@@ -151,7 +154,7 @@ class Courier:
         self._tries.pop(note, None)
         self._unsure.discard(note)
         self._not_before.pop(note, None)
-        if note.kind == "progress":
+        if note.kind in ("progress", "alert"):
             self._not_before[note] = time.monotonic() + self._interval_s
         return True
 
@@ -194,3 +197,20 @@ def notes_for(event: Event) -> list[Note]:
             revision = event.data.get("revision", 1)
             return [Note("progress", experiment_id, place), Note("report", f"{experiment_id}:{revision}", place)]
     return []
+
+
+def operators(settings: Settings) -> list[Conversation]:
+    """Where is told what concerns no thread: the alert channel, else a direct message to each admin of Slack's."""
+    channel = settings.alerts.channel
+    chosen = [channel] if channel else [user for user in settings.admins if USER.fullmatch(user)]
+    return [Conversation("", name, "") for name in chosen]
+
+
+def alert_notes(event: Event, operators: Sequence[Conversation]) -> list[Note]:
+    """Where an alert, or the end of a silence, is told: in its experiment's thread, else to the operators."""
+    kind: dict[str, Kind] = {"alert": "alert", "silence": "silence"}
+    record = event.kind.partition(".")[0]
+    if record not in kind:
+        return []
+    place = conversation(event.conversation)
+    return [Note(kind[record], event.subject, place) for place in ([place] if place else operators)]

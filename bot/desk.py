@@ -5,7 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
+from bot.conversation import Conversation
 from bot.outbox import Note, Posted
+from bot.render.alert import alert_card, digest, said
 from bot.render.answer import words
 from bot.render.cards import cards
 from bot.render.message import Message, message, plain
@@ -15,6 +17,8 @@ from bot.render.report import REPORT_FILE, no_report, report_card, upload_commen
 from bot.render.text import escape, shorten
 from bot.web import File, Web
 from lab import hosts
+from lab.alert import Alert, Alerts
+from lab.errors import UnknownRecord
 from lab.ledger import Ledger
 from lab.report import Report, to_markdown
 from lab.run import FINAL_EXPERIMENT, FINAL_RUN, Experiment, ExperimentState
@@ -29,6 +33,7 @@ class Desk:
 
     def __init__(self, ledger: Ledger, posted: Posted, web: Web, raw: Client) -> None:
         self._ledger = ledger
+        self._alerts = Alerts(ledger.client)
         self._posted = posted
         self._web = web
         self._raw = raw
@@ -51,6 +56,13 @@ class Desk:
                 text = self._ledger.notice_text(experiment_id, key)
                 if text:
                     self._once(note, experiment_id, f"notice:{key}", [plain(escape(text))], unsure)
+
+            case "alert":
+                self._alert(note, unsure)
+            case "silence":
+                silence = self._alerts.silence(note.subject)
+                there = Note("silence", note.subject, self._home(note.place))
+                self._once(there, note.subject, "digest", [digest(silence)], unsure)
 
     def forget_all_but(self, live: set[str]) -> None:
         """What is kept in memory about other experiments is let go."""
@@ -109,6 +121,40 @@ class Desk:
             if run.state in FINAL_RUN:
                 ended[run.number] = lines[run.number]
         return [lines[number] for number in sorted(lines)]
+
+    def _alert(self, note: Note, unsure: bool) -> None:
+        """One message stands for the alert; what is said of it aloud stands in its thread, each line once."""
+        alert = self._alerts.alert(note.subject)
+        home = self._home(note.place)
+        root = f"{alert.episode}@{home.channel}"
+        ts = self._posted.get(alert.id, root)
+        if ts is None:
+            if alert.told_at is not None and (alert.is_open or alert.happens):
+                self._once(Note("alert", alert.id, home), alert.id, root, [self._alert_card(alert)], unsure)
+                self._posted.set(alert.id, f"said:{root}", str(alert.n_lines))
+            return
+        thread = home if home.root else Conversation(home.team, home.channel, ts)
+        done = int(self._posted.get(alert.id, f"said:{root}") or 0)
+        for number, line in enumerate(alert.history, start=alert.n_lines - len(alert.history) + 1):
+            if number > done and line.aloud:
+                self._once(Note("alert", alert.id, thread), alert.id, f"{root}:{number}", [said(alert, line)], unsure)
+        self._posted.set(alert.id, f"said:{root}", str(alert.n_lines))
+        self._web.update(home.channel, ts, self._alert_card(alert), KEPT_UPDATES if alert.is_open else 0.0)
+
+    def _alert_card(self, alert: Alert) -> Message:
+        try:
+            silence = self._alerts.silence(alert.silenced_by) if alert.silenced_by else None
+        except UnknownRecord:
+            silence = None
+        return alert_card(alert, silence)
+
+    def _home(self, place: Conversation) -> Conversation:
+        """The place, with a person's direct messages in the person's stead."""
+        if place.channel[0] not in "UW":
+            return place
+        channel = self._posted.get(place.channel, "direct") or self._web.direct(place.channel)
+        self._posted.set(place.channel, "direct", channel)
+        return Conversation(place.team, channel, place.root)
 
     def _report(self, note: Note, unsure: bool) -> None:
         experiment_id, _, revision = note.subject.partition(":")

@@ -130,14 +130,18 @@ class Web:
         self._updates = Bucket(UPDATES_PER_MINUTE / 60, UPDATE_BURST, clock)
 
     def post(self, place: Conversation, message: Message, mark: str | None = None) -> str:
-        """The message stands in the thread; returns its ts. `mark` is a hidden name by which `find` finds it."""
+        """The message stands in the thread, or in the channel for a place without one; returns its ts.
+
+        Args:
+            mark: a hidden name by which `find` finds it.
+        """
         self._book(self._bucket(place.channel))
         metadata = {"event_type": METADATA_EVENT, "event_payload": {"mark": mark}} if mark else None
 
         def send(text: str, blocks: Sequence[Block]) -> Any:
             return self._client.chat_postMessage(
                 channel=place.channel,
-                thread_ts=place.root,
+                thread_ts=place.root or None,
                 text=text,
                 blocks=blocks,
                 metadata=metadata,
@@ -197,8 +201,13 @@ class Web:
 
         self._call(send, "a response_url", Bucket(1, 1, self._clock))
 
+    def direct(self, user: str) -> str:
+        """The channel of the direct messages with this person."""
+        opened = self._call(lambda: self._client.conversations_open(users=user), user, Bucket(1, 1, self._clock))
+        return str(opened["channel"]["id"])
+
     def find(self, place: Conversation, mark: str) -> str | None:
-        """The ts of the message of the thread that carries this mark, or a file with this title.
+        """The ts of the message of the thread, or of the channel, that carries this mark, or a file with this title.
 
         None when there is none, or no way to look.
         """
@@ -217,6 +226,10 @@ class Web:
         return None
 
     def _replies(self, place: Conversation, cursor: str | None) -> Any:
+        if not place.root:
+            return self._client.conversations_history(
+                channel=place.channel, cursor=cursor, limit=200, include_all_metadata=True
+            )
         return self._client.conversations_replies(
             channel=place.channel, ts=place.root, cursor=cursor, limit=200, include_all_metadata=True
         )

@@ -63,6 +63,12 @@ def newest_id(client: Client) -> str:
     return str(last[0][0]) if last else "0"
 
 
+def since(client: Client, after: str, count: int) -> list[Event]:
+    """The next events after entry `after`, at most `count` of them, without waiting."""
+    entries = client.xrange(STREAM, min=f"({after}", count=count)
+    return [event for entry_id, fields in entries if (event := _readable(entry_id, fields)) is not None]
+
+
 def wait(client: Client, after: str, block_ms: int = 1000) -> str:
     """Returns as soon as there is an entry newer than `after`, or after `block_ms`; gives the newest entry's id."""
     return newest_id(client) if client.xread({STREAM: after}, count=1, block=block_ms) else after

@@ -219,6 +219,8 @@ class Progress(Record):
     """Epochs completed."""
     epochs_total: int | None = None
     eta_s: float | None = None
+    phase: Literal["start", "train", "evaluation"] | None = None
+    """What the trainer is at; None when it was written by an earlier version."""
     metrics: dict[str, float | None] = {}
     at: float = 0.0
 

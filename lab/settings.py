@@ -109,6 +109,18 @@ class AgentSettings(Section):
     workers: int = Field(2, ge=1, le=16)
 
 
+class AlertSettings(Section):
+    """What is told of what goes wrong, where, and how often."""
+
+    enabled: bool = True
+    channel: str | None = Field(None, pattern=r"^[CG][A-Z0-9]{2,}$")
+    interval_s: float = Field(5.0, ge=0.2, le=15)
+    group_s: float = Field(5.0, ge=0, le=600)
+    silence_s: float = Field(3600.0, ge=1, le=604_800)
+    repeat_s: float = Field(14_400.0, ge=60, le=604_800)
+    rules: dict[str, Any] = {}
+
+
 class MetricsSettings(Section):
     """Where Prometheus reads."""
 
@@ -143,6 +155,7 @@ class Settings(BaseSettings):
     limits: LimitSettings = LimitSettings()
     run: RunSettings = RunSettings()
     agent: AgentSettings = AgentSettings()
+    alerts: AlertSettings = AlertSettings()
     metrics: MetricsSettings = MetricsSettings()
 
     @classmethod

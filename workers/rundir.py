@@ -143,7 +143,9 @@ class Metrics:
         if not lines:
             return None
         try:
-            self.progress = Progress.model_validate(self._latest | {"metrics": self._metrics, "at": time.time()})
+            self.progress = Progress.model_validate(
+                self._latest | {"phase": self.phase, "metrics": self._metrics, "at": time.time()}
+            )
         except ValidationError as error:
             log.debug("%s: no progress in its last line: %s", self._path, error)
         return "epoch" if any(line.get("kind") == "epoch" for line in lines) else "step"

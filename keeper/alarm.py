@@ -1,0 +1,186 @@
+"""The alarm: looks at the whole lab every few seconds, judges it by the rules, and keeps the alerts.
+
+One leads by a lock of its own, wherever `overnight dispatch` runs; others stand by. It speaks by events alone.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+from typing import Self
+
+from keeper import alerts, observe
+from keeper.alerts import Policy
+from keeper.rules import Judge, Sample, load_rules
+from lab import events, store
+from lab.alert import Alerts, AlertState, Board, Outcome
+from lab.errors import UnknownRecord
+from lab.events import Event
+from lab.leader import Leadership
+from lab.ledger import Ledger
+from lab.run import Run, RunState
+from lab.settings import Settings
+from lab.store import Client
+
+log = logging.getLogger(__name__)
+
+MOST_EVENTS = 2_000
+"""Events of one step; the rest follows at once."""
+IN_A_ROW = 3
+
+
+class Alarm:
+    """The watch over the lab, in a thread of its own: `with Alarm(settings):`.
+
+    Args:
+        now: seconds since the epoch, when the watch begins.
+    """
+
+    def __init__(self, settings: Settings, client: Client | None = None, now: float | None = None) -> None:
+        self.client = client or store.connect(settings)
+        self.ledger = Ledger(self.client)
+        self.alerts = Alerts(self.client)
+        rules, broken = load_rules(settings.alerts.rules)
+        self._broken = {name: error.problem for name, error in broken.items()}
+        for error in broken.values():
+            log.error("alarm: %s", error)
+        chosen = settings.alerts
+        self.interval_s = chosen.interval_s
+        self.policy = Policy(chosen.group_s, chosen.silence_s, chosen.repeat_s)
+        self.judge = Judge(rules, self.interval_s, time.time() if now is None else now)
+        self.leadership = Leadership(self.client, "alerts", max(10.0, 2 * self.interval_s))
+        self._leads = False
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="alarm", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stop.set()
+        self._thread.join(5)
+
+    def _run(self) -> None:
+        """Steps until it is stopped; a Redis outage is waited out."""
+        away = False
+        while not self._stop.is_set():
+            try:
+                self.turn()
+                away = False
+            except store.AWAY as error:
+                if not away:
+                    log.warning("alarm: Redis is away: %s", error)
+                away = True
+            except Exception:  # the edge of the thread: the next look may go well
+                log.exception("alarm: this look failed")
+            self._stop.wait(self.interval_s)
+        if self._leads:
+            try:
+                self.leadership.release()
+            except store.AWAY:
+                log.warning("alarm: Redis is away; another one leads in a moment")
+
+    def turn(self) -> None:
+        """One look, if this one leads."""
+        led, self._leads = self._leads, self.leadership.hold()
+        if self._leads != led:
+            log.info("alarm: %s", "leads" if self._leads else "stands by")
+        while self._leads and self.step(time.time()) >= MOST_EVENTS:
+            pass
+
+    def step(self, now: float) -> int:
+        """The alerts are as the lab shows them now; returns how many new events were looked at."""
+        board = self.alerts.board()
+        if board.place is None:  # what failed before anybody watched is no news
+            board = self._begin()
+        seen = observe.look(self.client, self.ledger, board.hosts, self._broken, now)
+        news = events.since(self.client, board.place or "0", MOST_EVENTS)
+        firing = [(a.rule, member) for a in board.alerts.values() for member in a.members]
+        found = self.judge.judge([*observe.samples(seen), *self._happened(news)], now, firing)
+        place = news[-1].id if news else board.place
+
+        def decide(as_it_is: Board) -> Outcome:
+            if as_it_is.place != board.place:  # another one was faster
+                return Outcome()
+            decided = alerts.step(as_it_is, found, self.policy, now)
+            return Outcome(
+                decided.alerts, decided.silences, decided.gone, decided.events, place, observe.words_of(seen)
+            )
+
+        self._log(self.alerts.change(decide))
+        return len(news)
+
+    def _begin(self) -> Board:
+        place = events.newest_id(self.client)
+        self.alerts.change(lambda board: Outcome(place=place if board.place is None else None))
+        return self.alerts.board()
+
+    def _happened(self, news: Sequence[Event]) -> list[Sample]:
+        """Failures among the events, as samples; three of one configuration in a row once more as such."""
+        failed = [event.subject for event in news if event.kind == "run.failed"]
+        if not failed:
+            return []
+        runs = {run.id: run for run in map(self._run_of, dict.fromkeys(failed)) if run is not None}
+        found = [failure(runs[run_id]) for run_id in failed if run_id in runs]
+        for experiment in dict.fromkeys(run.experiment_id for run in runs.values()):
+            found += in_a_row(self.ledger.runs(experiment), runs)
+        return found
+
+    def _run_of(self, run_id: str) -> Run | None:
+        try:
+            return self.ledger.run(run_id)
+        except (UnknownRecord, ValueError):
+            return None
+
+    def _log(self, outcome: Outcome) -> None:
+        """Without Slack this is where alerts are read, and in `overnight alerts`."""
+        changed = {alert.id: alert for alert in outcome.alerts}
+        for event in outcome.events:
+            alert = changed.get(event.subject)
+            if alert is None or event.kind == "alert.changed":
+                continue
+            bad = alert.state is not AlertState.RESOLVED
+            level = logging.INFO if not bad else logging.ERROR if alert.severity == "critical" else logging.WARNING
+            log.log(level, "%s: %s, %s: %s", alert.id, event.kind.removeprefix("alert."), alert.severity, alert.title)
+
+
+def failure(run: Run) -> Sample:
+    """A run that failed, for the rules."""
+    cause = run.cause or "an unknown cause"
+    labels = {**_labels(run), "cause": cause, "advice": run.advice or ""}
+    return Sample("run.failed", run.id, 1.0, labels, run.conversation, run.message or cause)
+
+
+def in_a_row(runs: Sequence[Run], new: Mapping[str, Run]) -> list[Sample]:
+    """The configurations of an experiment whose last three runs failed alike, the last of them just now."""
+    ended: dict[str, list[Run]] = {}
+    for run in sorted(runs, key=lambda run: run.finished_at or 0.0):
+        if run.state in (RunState.FINISHED, RunState.FAILED):
+            ended.setdefault(_configuration(run), []).append(run)
+    found = []
+    for label, copies in ended.items():
+        last = copies[-IN_A_ROW:]
+        if len(last) == IN_A_ROW and last[-1].id in new and len({(run.state, run.cause) for run in last}) == 1:
+            run = last[-1]
+            if run.state is RunState.FAILED:
+                labels = {**_labels(run), "cause": run.cause or "an unknown cause"}
+                note = f"{label}: {', '.join(run.id for run in last)}: {run.message or run.cause}"
+                found.append(Sample("run.failed_in_a_row", run.id, 1.0, labels, run.conversation, note))
+    return found
+
+
+def _labels(run: Run) -> dict[str, str]:
+    """A failure is the experiment's, not the host's: it must not hide behind a silence of that host."""
+    return {"run": run.id, "experiment": run.experiment_id, "owner": run.owner}
+
+
+def _configuration(run: Run) -> str:
+    """What is the same in all copies: everything but the seed."""
+    params = [f"{name} {value}" for name, value in sorted(run.point.params.items()) if name != "seed"]
+    return " ".join([run.point.model, *([run.point.dataset] if run.point.dataset else []), *params])
