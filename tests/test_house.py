@@ -19,7 +19,9 @@ from overnight import app
 
 ROOT = Path(__file__).parents[1]
 MAX_FILE_BYTES = 1_000_000
-SERVICES = ("valkey", "bot", "agent", "dispatch", "work", "keep")
+SERVICES = ("valkey", "bot", "agent", "dispatch", "work", "keep", "metrics")
+WATCHERS = ("prometheus", "grafana")
+"""What is not ours: it looks at `metrics`."""
 UNPINNED = re.compile(r"torch|torchvision|triton|cuda-.*|nvidia-(?!ml-py$).*")
 """What pip picks for the machine; constraints.txt says why."""
 
@@ -162,7 +164,7 @@ def test_constraints_pin_everything_but_the_builds_for_a_machine() -> None:
     asked = [*project["dependencies"], *(one for extra in project["optional-dependencies"].values() for one in extra)]
     wanted = {normal(re.split(r"[^A-Za-z0-9._-]", requirement)[0]) for requirement in asked}
 
-    assert [line for line in lines if not re.fullmatch(r"[A-Za-z0-9._-]+==[A-Za-z0-9.]+", line)] == []
+    assert [line for line in lines if not re.fullmatch(r"[A-Za-z0-9._-]+==[A-Za-z0-9.!]+", line)] == []
     pinned = {normal(line.split("==")[0]) for line in lines}
     assert len(pinned) == len(lines)
     assert [name for name in pinned if UNPINNED.fullmatch(name)] == []
@@ -190,7 +192,10 @@ def composed(tmp_path: Path, **environ: str) -> dict[str, Any]:
         pytest.skip("neither `docker compose` nor `docker-compose` works here")
     (tmp_path / "empty.env").touch()
     done = subprocess.run(
-        [*command, "--env-file", str(tmp_path / "empty.env"), "-f", str(ROOT / "docker-compose.yml"), "config"],
+        [
+            *(*command, "--env-file", str(tmp_path / "empty.env"), "-f", str(ROOT / "docker-compose.yml")),
+            *("--profile", "watch", "config"),
+        ],
         env={"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": str(tmp_path), **environ},
         capture_output=True,
         text=True,
@@ -212,7 +217,7 @@ def test_compose_takes_the_file_and_the_secrets(tmp_path: Path) -> None:
     }
     services = composed(tmp_path, **secrets)["services"]
 
-    assert set(services) == set(SERVICES)
+    assert set(services) == {*SERVICES, *WATCHERS}
     for name in SERVICES[1:]:
         environment = services[name]["environment"]
         assert environment["OVERNIGHT_REDIS_URL"] == "redis://:s3cret@valkey:6379/0"
@@ -248,9 +253,13 @@ def test_the_processes_of_compose_are_commands_of_overnight() -> None:
     assert set(SERVICES[1:]) <= commands()
 
 
-def test_no_service_publishes_a_port() -> None:
+def test_only_what_is_looked_at_publishes_a_port_and_only_here() -> None:
     """Who reaches Valkey can start runs: it is not on the host's network."""
-    assert [name for name, service in compose_file()["services"].items() if "ports" in service] == []
+    services = compose_file()["services"]
+
+    published = {name: service["ports"] for name, service in services.items() if "ports" in service}
+    assert set(published) == set(WATCHERS)
+    assert all(port.startswith("127.0.0.1:") for ports in published.values() for port in ports)
 
 
 def test_work_and_keep_hold_the_cards_and_see_the_same_processes() -> None:
