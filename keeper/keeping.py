@@ -93,7 +93,7 @@ class Keeping:
         changes = {
             "mode": policy.mode,
             "interval_s": policy.interval_s,
-            "state": self._state,
+            "state": "yielding" if self._yields() else self._state,
             "platform": policy.platform.name,
             "threshold_pct": policy.threshold_pct,
             "window_s": policy.window_s,
@@ -126,7 +126,10 @@ class Keeping:
             return "failing"
         if status is None or status.beats == 0:
             return "starting"
-        return "yielding" if self._controller is not None and self._controller.resting else "holding"
+        return "holding"
+
+    def _yields(self) -> bool:
+        return self._state == "holding" and self._controller is not None and self._controller.resting
 
     def _left(self) -> None:
         self.hold.stop()

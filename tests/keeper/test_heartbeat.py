@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 import importlib.util
+import queue
 import subprocess
 import sys
+import time
 
 import pytest
 
-from keeper.heartbeat import Heartbeat
+from keeper.heartbeat import PERIOD_S, TELL_S, UNTOLD_S, Heartbeat, Pulse, Words
 from keeper.memory import CudaMemory, HostMemory, cuda_cards
 from keeper.stop import Stop
 from lab.card import KeeperStatus
@@ -98,6 +100,76 @@ def test_a_stop_before_the_first_beat_allocates_nothing() -> None:
 
     assert beat(memory, stop) == []
     assert "hold" not in memory.done
+
+
+class Clock:
+    """Monotonic seconds that pass when a burst or a wait takes them."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def pulse(duty: float, pulses: int, *script: str) -> tuple[list[float], list[KeeperStatus]]:
+    """How long each burst took, and what was told, over so many periods."""
+    clock, bursts, told = Clock(), [], []
+
+    class Bursting(Memory):
+        def burst(self, seconds: float) -> None:
+            bursts.append(seconds)
+            clock.now += seconds
+            if script and len(bursts) == 3:
+                raise RuntimeError(script[0])
+
+    class Ticking(Waits):
+        def wait(self, seconds: float) -> bool:
+            clock.now += seconds
+            return super().wait(seconds)
+
+    Pulse(Bursting(), "GPU-1", told.append, Ticking(pulses), lambda: duty, monotonic=clock).run()
+    return bursts, told
+
+
+def test_bursts_take_the_share_of_time_that_the_parent_says() -> None:
+    bursts, told = pulse(0.2, 120)
+
+    assert bursts == pytest.approx([0.2 * PERIOD_S] * 119)
+    assert [status.mode for status in told] == ["duty"] * len(told)
+    assert [status.duty for status in told] == [0.0, *[pytest.approx(0.2, abs=0.01)] * (len(told) - 1)]
+    assert len(told) == 1 + int(119 * PERIOD_S / TELL_S)
+
+
+def test_a_duty_of_0_computes_nothing_and_still_tells_that_it_is_there() -> None:
+    bursts, told = pulse(0.0, 120)
+
+    assert bursts == []
+    assert len(told) > 1
+
+
+def test_a_burst_that_fails_is_told_and_tried_again_on_new_memory() -> None:
+    bursts, told = pulse(0.2, 20, "CUDA error: unspecified launch failure")
+
+    assert "beat failed: CUDA error: unspecified launch failure" in [status.problem for status in told]
+    assert told[-1].problem is None
+    assert len(bursts) > 3
+
+
+def test_words_are_heard_and_count_for_a_while_only() -> None:
+    """A keeper whose parent hangs cannot know whether real work is there: it rests."""
+    now, pipe = [0.0], queue.SimpleQueue[str]()
+    words = Words(iter(pipe.get, "end"), clock=lambda: now[0])
+    before = words.duty()
+    for line in ("0.3\n", "nonsense\n", "7\n", "0.25\n", "end"):
+        pipe.put(line)
+    until = time.monotonic() + 5
+    while words.duty() != 0.25 and time.monotonic() < until:
+        time.sleep(0.001)
+    said = words.duty()
+    now[0] = UNTOLD_S
+
+    assert (before, said, words.duty()) == (0.0, 0.25, 0.0)
 
 
 def test_a_wait_ends_when_the_stop_is_asked_for() -> None:

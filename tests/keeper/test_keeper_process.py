@@ -211,6 +211,47 @@ def test_it_survives_cuda_errors_first_by_retries_and_then_in_a_new_process(
     assert keeper.process.returncode == 0
 
 
+def test_duty_computes_on_the_card_and_ends_at_once_in_the_middle_of_it(
+    keep: Callable[..., Keeper], cuda: dict[str, str]
+) -> None:
+    keeper = keep("--gpu", "1", "--mode", "duty", "--threshold", "40", "--price", "2", "--hours", "3", **cuda)
+    keeper.until("for at most 3 h, at 2 an hour, 6.00 in all")
+    keeper.until("held by PID")
+    log = Path(cuda["FAKE_TORCH"], "log")
+    until = time.monotonic() + 10
+    while "mm" not in log.read_text() and time.monotonic() < until:
+        time.sleep(0.02)
+
+    took_s = keeper.end(signal.SIGTERM)
+
+    print(f"SIGTERM while it computes: ended in {took_s:.3f} s")
+    assert keeper.process.returncode == 0
+    assert "zeros 512 512 float32 cuda:1" in log.read_text()
+    assert [line.split(" ", 1)[1] for line in log.read_text().splitlines()][-1] == "empty_cache"
+    assert took_s < GENEROUS_S
+
+
+def test_a_card_that_is_full_in_the_middle_of_the_duty_is_said_and_tried_again(
+    keep: Callable[..., Keeper], cuda: dict[str, str]
+) -> None:
+    Path(cuda["FAKE_TORCH"], "fail_mm").write_text("1")
+    keeper = keep("--gpu", "0", "--mode", "duty", "--threshold", "40", **cuda)
+
+    keeper.until("beat failed: CUDA error: out of memory")
+    keeper.until("held by PID")
+    keeper.end(signal.SIGTERM)
+
+    assert keeper.process.returncode == 0
+
+
+def test_where_the_terms_forbid_it_it_refuses_and_ends_with_1(keep: Callable[..., Keeper]) -> None:
+    keeper = keep("--gpu", "0", "--simulate", "--platform", "colab")
+
+    keeper.until("the terms of Google Colab forbid a keep-alive")
+
+    assert keeper.process.wait(10) == 1
+
+
 def test_the_card_is_free_when_the_keeper_is_killed(keep: Callable[..., Keeper]) -> None:
     """Nothing may go on holding a card behind a keeper that is gone."""
     if not sys.platform.startswith("linux"):

@@ -20,6 +20,7 @@ from keeper.stop import Stop
 from keeper.watch import Watch
 from lab.card import Card, HostCards, KeeperStatus
 from lab.errors import CardError, ConfigError
+from lab.keeperorders import KeeperOrder, Look
 
 
 def cards(*indexes: int, lost: Sequence[int] = ()) -> list[Card]:
@@ -136,6 +137,106 @@ def test_one_card_is_shared_and_kept(tmp_path: Path) -> None:
     assert report.cards[0].role == "shared"
     assert report.keeper is not None
     assert report.keeper.card == "GPU-0"
+
+
+class Operator:
+    """What operators want and which card a run has, as the test says."""
+
+    def __init__(self) -> None:
+        self.order: KeeperOrder | None = None
+        self.in_use: set[str] = set()
+        self.away = False
+
+    def look(self, card: str) -> Look:
+        if self.away:
+            raise ConnectionError("redis is away")
+        return Look(self.order, card in self.in_use)
+
+
+def test_a_released_card_trains_until_it_is_to_be_held_and_its_run_has_ended(tmp_path: Path) -> None:
+    operator = Operator()
+    bench = Bench(tmp_path, cards(0, 1, 2), look=operator.look)
+    bench.watch.tick()
+
+    operator.order = KeeperOrder(verb="release", by="ann")
+    assert bench.watch.glance()
+    released = bench.watch.tick()
+    operator.in_use = {"GPU-2"}
+    operator.order = KeeperOrder(verb="hold", by="ann", at=2.0)
+    closing = [bench.watch.tick() for _ in range(3)][-1]
+    operator.in_use = set()
+    back = bench.watch.tick()
+
+    assert [card.role for card in released.cards] == ["train", "train", "train"]
+    assert released.keeper is not None
+    assert (released.keeper.state, released.keeper.released_by, released.keeper.pid) == ("released", "ann", None)
+    assert bench.holds[0].stopped
+    assert (closing.cards[2].role, closing.cards[2].closing) == ("train", True)
+    assert closing.keeper is not None
+    assert closing.keeper.state == "away"
+    assert (back.cards[2].role, back.cards[2].closing) == ("keeper", False)
+    assert len(bench.holds) == 2
+
+
+def test_a_card_that_is_held_again_closes_before_it_is_kept(tmp_path: Path) -> None:
+    """Dispatch may give it to a run at this very moment; by the next reading its lease shows that."""
+    operator = Operator()
+    operator.order = KeeperOrder(verb="release", until=50.0)
+    now = [0.0]
+    bench = Bench(tmp_path, cards(0, 1), look=operator.look, clock=lambda: now[0])
+
+    first = bench.watch.tick()
+    now[0] = 50.0
+    looked = bench.watch.glance()
+    second, third = bench.watch.tick(), bench.watch.tick()
+
+    assert looked
+    assert (first.cards[1].role, first.cards[1].closing) == ("train", False)
+    assert (second.cards[1].role, second.cards[1].closing) == ("train", True)
+    assert (third.cards[1].role, third.cards[1].closing) == ("keeper", False)
+
+
+def test_the_keeper_moves_to_a_card_with_a_run_only_when_that_has_ended(tmp_path: Path) -> None:
+    operator = Operator()
+    bench = Bench(tmp_path, cards(0, 1, 2), look=operator.look)
+    bench.watch.tick()
+
+    operator.in_use = {"GPU-1"}
+    bench.source.now = cards(0, 1, 2, lost=[2])
+    waiting = bench.watch.tick()
+    operator.in_use = set()
+    moved = bench.watch.tick()
+
+    assert [(card.role, card.closing) for card in waiting.cards][1:] == [("train", True), ("none", False)]
+    assert len(bench.holds) == 2
+    assert moved.cards[1].role == "keeper"
+
+
+def test_a_run_on_the_shared_card_sends_the_keeper_away(tmp_path: Path) -> None:
+    operator = Operator()
+    bench = Bench(tmp_path, cards(0), look=operator.look)
+    bench.watch.tick()
+
+    operator.in_use = {"GPU-0"}
+    assert bench.watch.glance()
+    report = bench.watch.tick()
+
+    assert report.cards[0].role == "shared"
+    assert report.keeper is not None
+    assert report.keeper.state == "away"
+    assert bench.holds[0].stopped
+
+
+def test_while_nobody_can_tell_what_operators_want_it_stays_as_it_was(tmp_path: Path) -> None:
+    operator = Operator()
+    operator.order = KeeperOrder(verb="release")
+    bench = Bench(tmp_path, cards(0, 1), look=operator.look)
+    bench.watch.tick()
+
+    operator.away = True
+
+    assert not bench.watch.glance()
+    assert [card.role for card in bench.watch.tick().cards] == ["train", "train"]
 
 
 def test_a_second_keeper_of_a_card_says_who_holds_it_and_takes_over_at_its_end(tmp_path: Path) -> None:

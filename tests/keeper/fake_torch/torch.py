@@ -2,11 +2,12 @@
 
 FAKE_TORCH is a folder: `log` receives what was done, a line each; `import_s` holds for how long the import blocks with
 the interpreter's lock taken, as loading torch's libraries does; `hang_s` the same for a touch; `fail` holds how many of
-the next touches fail, over all processes.
+the next touches fail, over all processes; `fail_mm` the same for products.
 """
 
 import ctypes
 import os
+import time
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -48,9 +49,27 @@ class _Tensor:
         _log("freed")
 
 
-def zeros(size, dtype, device):
-    _log(f"zeros {size} {dtype} {device}")
+def zeros(*size, dtype=float32, device):
+    _log(f"zeros {' '.join(map(str, size))} {dtype} {device}")
     return _Tensor()
+
+
+def rand(rows, columns, device):
+    return _Tensor()
+
+
+def mm(left, right, out):
+    left_to_fail = _number("fail_mm")
+    if left_to_fail:
+        (_folder / "fail_mm").write_text(str(left_to_fail - 1))
+        raise RuntimeError("CUDA error: out of memory\nsecond line")
+    if not mm.seen:
+        _log("mm")
+    mm.seen = True
+    time.sleep(1e-4)
+
+
+mm.seen = False
 
 
 cuda = SimpleNamespace(
