@@ -311,6 +311,32 @@ def cards(
 
 
 @app.command(rich_help_panel="Lab")
+def keeper(
+    verb: Annotated[str, typer.Argument(help="status, release (its card trains) or hold (it is reserved again)")],
+    host: Annotated[str | None, typer.Option(help="Whose keeper; this host's, or the only one.")] = None,
+    hours: Annotated[float | None, typer.Option(min=0.01, max=8760, help="How long a release lasts.")] = None,
+    as_json: Json = False,
+) -> None:
+    """The reserved card: what its keeper shows and costs; release it to the runs, or hold it again."""
+    from terminal.keeper import document, lines, states, tell
+
+    if verb not in ("status", "release", "hold"):
+        _wrong_usage(f"status, release or hold is wanted, not {verb!r}")
+    if hours is not None and verb != "release":
+        _wrong_usage("--hours goes with release")
+    settings = _settings(None)
+    client = _client(settings)
+    if verb != "status":
+        typer.echo(tell(client, settings, verb, host, hours, _user()))  # type: ignore[arg-type]
+        return
+    found = [state for state in states(client) if host in (None, state[0])]
+    if as_json:
+        _print_json(document(found))
+    else:
+        typer.echo("\n".join(lines(found)))
+
+
+@app.command(rich_help_panel="Lab")
 def doctor(as_json: Json = False) -> None:
     """Check Redis, cards, model endpoint, Slack, disk, data sets, ledger and run directories; name what to fix."""
     from terminal.doctor import examine
