@@ -311,6 +311,33 @@ def cards(
 
 
 @app.command(rich_help_panel="Lab")
+def usage(
+    by: Annotated[str, typer.Option(help="person, experiment or run")] = "person",
+    days: Annotated[float, typer.Option(min=0.01, max=3650, help="How far back.")] = 7.0,
+    as_json: Json = False,
+) -> None:
+    """GPU-hours and energy of the runs that ended lately."""
+    from typing import cast
+
+    from lab.usage import ended_since
+    from terminal.usage import By, notes, shares, table, total
+
+    if by not in ("person", "experiment", "run"):
+        _wrong_usage(f"--by is person, experiment or run, not {by!r}")
+    by_ = cast(By, by)
+    used = list(ended_since(_client(_settings(None)), time.time() - days * 86_400))
+    found, everything = shares(used, by_), total(used)
+    if as_json:
+        total_ = everything.model_dump(mode="json", exclude={"name"})
+        _print_json({"by": by, "days": days, "total": total_, "shares": [s.model_dump(mode="json") for s in found]})
+    elif not used:
+        typer.echo(f"no run has ended in the last {days:g} days")
+    else:
+        _console().print(table(found, everything, by_))
+        typer.echo("\n".join(notes(everything, days)))
+
+
+@app.command(rich_help_panel="Lab")
 def keeper(
     verb: Annotated[str, typer.Argument(help="status, release (its card trains) or hold (it is reserved again)")],
     host: Annotated[str | None, typer.Option(help="Whose keeper; this host's, or the only one.")] = None,

@@ -13,6 +13,7 @@ import redis
 from rq import Queue
 
 from lab import events, leases, tally
+from lab.alert import ALERTS
 from lab.plan import Priority
 from lab.queue import AGENT
 from lab.records import index_key
@@ -21,7 +22,6 @@ from lab.store import PREFIX, Client
 from lab.tally import Tally
 
 STATES: dict[str, type[StrEnum]] = {"request": RequestState, "experiment": ExperimentState, "run": RunState}
-ALERTS = f"{PREFIX}alert:records"
 
 
 @dataclass(frozen=True)

@@ -38,6 +38,13 @@ def cards(client: Client) -> list[HostCards]:
     return _readable(HostCards, _values(client, "cards"))
 
 
+def cards_of(client: Client, name: str) -> HostCards | None:
+    """One host's last readings; None when it has published none of late."""
+    raw = client.get(f"{PREFIX}cards:{name}")
+    found = _readable(HostCards, [raw] if raw else [])
+    return found[0] if found else None
+
+
 def withdraw_host(client: Client, name: str) -> None:
     """The host says itself that it is down."""
     client.delete(f"{PREFIX}host:{name}")

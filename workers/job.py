@@ -183,7 +183,7 @@ class Attempt:
 
     def _settle(self, ending: Ending, folder: Path, fresh: bool) -> None:
         gpu_s = ending.seconds * len(self.lease.cards)
-        result = unfinished(ending.progress, gpu_s)
+        result = unfinished(ending.progress, gpu_s, ending.energy_j)
         match ending.how:
             case "cancelled":
                 self._cancelled(result)
@@ -232,7 +232,7 @@ class Attempt:
     def _ended_by_itself(self, ending: Ending, folder: Path, gpu_s: float, fresh: bool) -> None:
         result = read_result(folder) if ending.code == 0 else None
         if result:
-            usage = result.usage.model_copy(update={"gpu_s": round(gpu_s, 3)})
+            usage = result.usage.model_copy(update={"gpu_s": round(gpu_s, 3), "energy_j": ending.energy_j})
             if self._finish(result.model_copy(update={"usage": usage})) and fresh:
                 self._write(lambda: self.ledger.remember_duration(self._kind(), ending.seconds))
             return
@@ -242,7 +242,7 @@ class Attempt:
         if ending.code is not None and ending.code < 0:
             how = f"killed by {signal.Signals(-ending.code).name}"
             found = dataclasses.replace(found, evidence=f"{found.evidence} ({how})" if found.evidence else how)
-        self._heal(found, ending, folder, unfinished(ending.progress, gpu_s))
+        self._heal(found, ending, folder, unfinished(ending.progress, gpu_s, ending.energy_j))
 
     def _finish(self, result: RunResult) -> bool:
         done = self._write(lambda: self.ledger.finish(self.run.id, self.lease.fence, result))

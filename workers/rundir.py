@@ -110,9 +110,9 @@ def read_log(attempt: Path) -> str:
         return ""
 
 
-def unfinished(progress: Progress, gpu_s: float) -> RunResult:
+def unfinished(progress: Progress, gpu_s: float, energy_j: float | None = None) -> RunResult:
     """What is known of an attempt without a result."""
-    return RunResult(metrics=progress.metrics, usage=Usage(gpu_s=gpu_s))
+    return RunResult(metrics=progress.metrics, usage=Usage(gpu_s=gpu_s, energy_j=energy_j))
 
 
 class Metrics:

@@ -21,6 +21,7 @@ from lab.settings import Settings
 from lab.store import AWAY
 from workers import disk
 from workers.launch import Trainer
+from workers.power import Power
 from workers.pulse import Pulse
 from workers.rundir import Metrics
 
@@ -33,6 +34,7 @@ TICK_S = 0.1
 PROGRESS_EVERY_S = 0.5
 STATE_EVERY_S = 1.0
 DISK_EVERY_S = 5.0
+POWER_EVERY_S = 5.0
 ASK_AGAIN_S = 1.0
 """Pause after a call that Redis did not answer: each one that hangs takes a second or two from the lease."""
 LAST_S = 0.5
@@ -52,6 +54,8 @@ class Ending:
     progress: Progress
     why: str = ""
     """Of a trainer that hung: which signs of life were missing, and where it was stuck."""
+    energy_j: float | None = None
+    """What its cards drew; None where that is not known."""
 
 
 class Watch:
@@ -78,10 +82,12 @@ class Watch:
         self.stop_asked = stop_asked
         self.metrics = Metrics(attempt)
         self.pulse = Pulse(trainer, attempt, self.metrics, self.settings.hang_s, self._utilisation)
+        self.power = Power(lease.cards)
         self.began = time.monotonic()
         self._why = ""
         self._inode = _inode(attempt)
         self._disk_at = self.began + DISK_EVERY_S
+        self._power_at = self.began + STATE_EVERY_S
         self._saved_before: frozenset[tuple[str, int]] | None = None
         """Checkpoints that were there when one was asked for; None while none is."""
         self._deadline = since + self.settings.lease_s
@@ -106,6 +112,7 @@ class Watch:
             now = time.monotonic()
             self._renew(now)
             self._report(now)
+            self._sample_power(now)
             if self._stopping is None:
                 self._look_for_a_stop(now)
             elif now >= self._kill_at:
@@ -116,7 +123,8 @@ class Watch:
         how = self._stopping if self._stopping and (code != 0 or self._stopping == "superseded") else "exited"
         if how == "exited" and code != 0 and self._deleted():
             how = "deleted"
-        return Ending(how, code, time.monotonic() - self.began, self.metrics.progress, self._why)
+        seconds = time.monotonic() - self.began
+        return Ending(how, code, seconds, self.metrics.progress, self._why, self.power.energy_j(seconds))
 
     def _look_for_a_stop(self, now: float) -> None:
         margin = self.settings.lease_s * LAST_SHARE
@@ -191,6 +199,13 @@ class Watch:
         ours = [card for host in readings for card in host.cards if card.uuid in self.lease.cards]
         recent = [card for card in ours if time.time() - card.read_at < READING_MAX_AGE_S]
         return max((card.utilization_pct for card in recent if card.utilization_pct is not None), default=None)
+
+    def _sample_power(self, now: float) -> None:
+        if now < self._power_at:
+            return
+        self._power_at = now + POWER_EVERY_S
+        host = self._asked(lambda: hosts.cards_of(self.ledger.client, self.all_settings.host))
+        self.power.sample(host.cards if host else (), time.time())
 
     def _stop(self, how: How, grace_s: float) -> None:
         log.info("%s: stopping (%s), %.0f s to save", self.lease.run_id, how, grace_s)

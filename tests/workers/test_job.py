@@ -11,8 +11,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from lab import estimate
-from lab.card import Card
+from lab import estimate, hosts
+from lab.card import Card, HostCards
 from lab.leases import Leases
 from lab.run import Progress, Run, RunResult, RunSpec, RunState, Usage
 from lab.settings import Settings
@@ -91,6 +91,21 @@ def test_an_entry_that_comes_twice_does_nothing(lab: Lab) -> None:
 
     assert lab.ledger.run(run.id) == done
     assert len(list((lab.settings.runs_dir / run.id).glob("attempt-*"))) == 1
+
+
+@pytest.mark.parametrize(("power_mw", "known"), [(500_000, True), (None, False)])
+def test_energy_is_power_over_the_time_that_the_card_was_held(lab: Lab, power_mw: int | None, known: bool) -> None:
+    """As its host published it; where the card does not tell, nothing is said."""
+    card = CARD.model_copy(update={"power_mw": power_mw, "read_at": time.time()})
+    hosts.publish_cards(lab.client, HostCards(host=lab.settings.host, cards=(card,), published_at=time.time()))
+    run = bound(lab, steps=30, step_s=0.05)
+
+    attempt(run)
+
+    result = lab.ledger.run(run.id).result
+    assert result
+    usage = result.usage
+    assert usage.energy_j == (pytest.approx(500 * usage.gpu_s, rel=0.01) if known else None)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,71 @@
+"""What ended runs used, by whom: read for a window of time, without their curves where these are not needed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from lab.records import index_key, record_key
+from lab.run import FINAL_RUN, RunResult, Usage
+from lab.store import Client
+
+FIELDS = ("owner", "experiment_id", "started_at", "finished_at", "gpus")
+CHUNK = 500
+"""Runs asked for at once: a result with its curves may have 100 kB."""
+
+
+@dataclass(frozen=True)
+class Used:
+    """One ended run that had a card."""
+
+    run_id: str
+    experiment_id: str
+    owner: str
+    finished_at: float
+    usage: Usage
+    """As its last attempt measured it; where that left no result, its time from start to end on its cards."""
+
+    @property
+    def simulated(self) -> bool:
+        """True where the CPU trained in a card's place."""
+        return self.usage.memory_kind == "host"
+
+
+def ended_since(client: Client, since: float) -> Iterator[Used]:
+    """Every run that ended at `since` or later and had a card, in no order. Runs that go on are not among them."""
+    ids = [run_id for state in sorted(FINAL_RUN) for run_id in client.zrange(index_key("run", state), 0, -1)]
+    for start in range(0, len(ids), CHUNK):
+        yield from _chunk(client, ids[start : start + CHUNK], since)
+
+
+def _chunk(client: Client, ids: list[str], since: float) -> Iterator[Used]:
+    with client.pipeline(transaction=False) as pipe:
+        for run_id in ids:
+            pipe.hmget(record_key(run_id), FIELDS)
+        replies = pipe.execute()
+    found: dict[str, list[Any]] = {
+        run_id: [json.loads(value) if value else None for value in values]
+        for run_id, values in zip(ids, replies, strict=True)
+    }
+    # owner, experiment_id, started_at, finished_at, gpus; never started means that no card was held.
+    within = {run_id: values for run_id, values in found.items() if values[2] and values[3] and values[3] >= since}
+    with client.pipeline(transaction=False) as pipe:
+        for run_id in within:
+            pipe.hget(record_key(run_id), "result")
+        results = pipe.execute()
+    for (run_id, (owner, experiment_id, started_at, finished_at, gpus)), raw in zip(
+        within.items(), results, strict=True
+    ):
+        held = Usage(gpu_s=max(0.0, finished_at - started_at) * (gpus or 1))
+        yield Used(run_id, experiment_id or run_id.split("/")[0], owner or "", finished_at, _usage(raw) or held)
+
+
+def _usage(raw: str | None) -> Usage | None:
+    """The usage of a result; None without one, or where it cannot be read."""
+    try:
+        result = json.loads(raw or "null")
+        return RunResult.model_validate({"usage": result.get("usage", {})}).usage if result else None
+    except ValueError:
+        return None
