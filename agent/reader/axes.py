@@ -141,7 +141,9 @@ DISTANT = {
 }
 """`lr sweep for resnet18 on cifar10: 0.1, 0.03`"""
 DISTANT_RANGE = {
-    a.name: re.compile(rf"{_bounded(a.keys)}[^:;,\n\d]{{0,60}}?(?=from|between|over|in|在|从|介于){RANGE}", FLAGS)
+    a.name: re.compile(
+        rf"{_bounded(a.keys)}[^:;,\n\d]{{0,60}}?(?:,\s*)?(?=from|between|over|in|在|从|介于){RANGE}", FLAGS
+    )
     for a in AXES
 }
 """`the best lr for resnet18 on svhn between 1e-3 and 1e-1`"""

@@ -33,9 +33,9 @@ SWAP_FROM = _rx(
     r"(?:\bswap|\breplace|\bchange|\bswitch|\bexchange|\binstead of|\brather than|把|将|用.{0,20}代替|from)\s*(?:out\s+|in\s+)?(?:the\s+)?(?:models?\s+|data ?sets?\s+|模型|数据集?)?(?:from\s+)?$"
 )
 SWAP_BETWEEN = _rx(
-    r"^\s*(?:one|的)?\s*(?:(?:就)?(?:不用跑了?|不用了?|不要了?|不跑了?|去掉|删掉)\s*,?\s*(?=换|改|替|用))?(?:with|for|by|to|into|→|换成|改成|换为|改为|替换(?:成|为)|换|替换|变成|instead of|rather than|代替|取代|not|,?\s*(?:use|run|try|take|用|跑))\s*(?:the\s+|a\s+)?$"
+    r"^\s*(?:one|的)?\s*(?:(?:就)?(?:不用跑了?|不用了?|不要了?|不跑了?|去掉|删掉)\s*,?\s*(?=换|改|替|用))?(?:with|for|by|to|into|→|换成|改成|换为|改为|替换(?:成|为)|换|替换|变成|instead of|rather than|,?\s*而(?:不是|非)|代替|取代|not|,?\s*(?:use|run|try|take|用|跑))\s*(?:the\s+|a\s+)?$"
 )
-REVERSED_SWAP = _rx(r"instead of|rather than|代替|取代|\bnot\b")
+REVERSED_SWAP = _rx(r"instead of|rather than|而不是|而非|代替|取代|\bnot\b")
 
 TIMES: tuple[tuple[re.Pattern[str], str], ...] = (
     (_rx(r"(?P<key>{k})\s*(?:再|也)?\s*(?:减半|减少一半|降(?:低)?一半|砍半|除以二|halved|一半|折半)|(?:half|halve|cut|一半|减半)\s*(?:of\s+)?(?:the\s+|my\s+|its\s+)?(?P<key2>{k})(?:\s*in half)?|(?:at|with|by)?\s*half\s+the\s+(?P<key3>{k})|(?P<key4>{k})\s*half (?:as|the)".replace("{k}", "KEY")), "0.5"),
@@ -89,6 +89,8 @@ class Changes:
     """Axis to its new value, for `batch 64→32`."""
     kept: dict[str, list[Scalar]] = field(default_factory=dict)
     """Axis to the values that are left of it, for `only 2e-5` and `not 3e-5`."""
+    settled: set[str] = field(default_factory=set)
+    """Axes whose stated values are the whole of it, whatever else the message adds."""
     missing: list[str] = field(default_factory=list)
     """What the message drops or swaps although the plan does not have it."""
 
@@ -172,9 +174,10 @@ def names(page: Page, found: Names, previous: PreviousPlan, told: Changes) -> No
                 old, new = new, old
             _swap(page, told, held, old, new)
             swapped |= {i, i + 1}
+    excluded = set(negations.sort(page.text, spans)[1])
     for i, span in enumerate(spans):
         if i not in swapped:
-            _sort(page, told, held, span)
+            _sort(page, told, held, span, span[2] in excluded)
 
 
 def _swap(
@@ -190,10 +193,10 @@ def _swap(
         told.missing.append(page.text[old[0] : old[1]])
 
 
-def _sort(page: Page, told: Changes, held: tuple[str, ...], span: tuple[int, int, str]) -> None:
+def _sort(page: Page, told: Changes, held: tuple[str, ...], span: tuple[int, int, str], excluded: bool) -> None:
     start, end, name = span
     before, after, called = page.text[:start], page.text[end:], page.text[start:end]
-    if DROP_BEFORE.search(before) or DROP_AFTER.match(after) or negations.denied(page.text, start, end):
+    if DROP_BEFORE.search(before) or DROP_AFTER.match(after) or excluded:
         member = _member(called, name, held)
         if member:
             told.drop.append(member)
@@ -238,7 +241,7 @@ def changed_axes(held: dict[str, Axis], stated: dict[str, Axis], told: Changes, 
     adds = bool(ADD_AXIS.search(text)) and not SET_AXIS.search(text)
     for name, axis in stated.items():
         old = result.get(name)
-        if isinstance(old, tuple) and isinstance(axis, tuple) and name != "seed" and adds:
+        if isinstance(old, tuple) and isinstance(axis, tuple) and name != "seed" and adds and name not in told.settled:
             result[name] = (*old, *(v for v in axis if v not in old))
         elif (
             isinstance(old, tuple)

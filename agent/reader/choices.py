@@ -89,12 +89,13 @@ TOGGLES = (
 )  # fmt: skip
 STRENGTH = rf"(?:[\s(,]*(?:alpha|α|with alpha|p|rate|of|=|为)?\s*[=:]?\s*(?P<strength>{NUMBER})\s*\)?)?"
 BOTH = r"(?:\bwith\s*(?:and|&|/|vs\.?|or|versus)\s*without|\bw/?\s*(?:and|&|vs\.?|or|/)\s*w/?o\b|\bwithout\s*(?:and|&|vs\.?|or)\s*with\b|有无|有没有|加不加|用不用|带不带|开不开|要不要|加和不加|用和不用|带和不带|开和不开|开关|是否(?:使用|用|加|开启?)?|mit und ohne|con y sin|avec et sans|ablat\w*)"
-OFF = r"(?:\bwithout|\bw/o|\bno|(?<!why )(?<!or )\bnot(?: to)?(?: us(?:e|ing)| with| apply)?|\b(?:do not|don'?t|dont|never|cannot|can'?t)(?: (?:use|add|apply|enable|do|want|need|turn on))?|\bavoid|\bdisabl\w+|\bturn(?:ing)? off|\bremove|\bdrop|\bskip|别(?:用|加|开|做|带|使用)?|不(?:用|加|带|开|要|做|使用|需要|想用)?|无需|去掉|关掉|关闭|没有|无|ohne|sin|sans)"
+OFF = r"(?:\bwithout|\bw/o|\bno|(?<!why )(?<!or )\bnot(?: to)?(?: us(?:e|ing)| with| apply)?|\b(?:do not|don'?t|dont|never|cannot|can'?t)(?: (?:use|add|apply|enable|do|want|need|turn on))?(?: with| any)?|\bavoid|\bdisabl\w+|\bturn(?:ing)? off|\bremove|\bdrop|\bskip|别(?:用|加|开|做|带|使用)?|不(?:用|加|带|开|要|做|使用|需要|想用)?|无需|去掉|关掉|关闭|没有|无|ohne|sin|sans)"
 ON = r"(?:\bwith|\busing|\badd(?:ing)?|\buse|\benabl\w+|\bturn on|\bplus|\+|加上?|开启?|使用|用|带上?|启用)"
 TURN = {
     "both": [rf"{BOTH}\s*(?:the |a )?{{t}}{STRENGTH}", r"{t}\s*(?:on\s*(?:/|vs\.?|and|or)\s*off|off\s*(?:/|vs\.?|and|or)\s*on|开/关|开关(?:对比)?|yes/no|or not|与否)",
              rf"{{t}}{STRENGTH}\s*(?:vs\.?|versus|and|/|和|与|对比)\s*(?:{OFF}\s*(?:{{t}}|it)?|none|scratch|from scratch|(?:random|scratch) init\w*|从头(?:训练|开始)?|不用|不加|full(?: fine-?tun\w+)?|全量微调|unfrozen)(?![A-Za-z])",
              rf"{OFF}\s*{{t}}\s*(?:vs\.?|versus|and|/|和|与|对比)\s*(?:{ON})?\s*{{t}}{STRENGTH}",
+             r"\b(?:whether(?: or not)?|if|does|do)\s+(?:the |using )?{t}\s+(?:helps?|matters?|works?|hurts?|improves?|makes)\b", r"{t}\s*(?:有没有用|有用吗|是否有[用效])",
              r"(?:from scratch|scratch|从头(?:训练|开始)?)\s*(?:vs\.?|versus|and|or|/|和|与|还是|对比)\s*{t}"],
     "off": [rf"{OFF}\s*(?:the |any )?{{t}}", r"{t}\s*(?:=\s*(?:off|false|no|0(?![.\d]))|off\b|关)"],
     "on": [rf"{ON}\s*(?:the |a )?{{t}}{STRENGTH}", r"{t}\s*(?:=\s*(?:on|true|yes)|on\b)"],

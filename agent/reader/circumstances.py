@@ -26,6 +26,10 @@ DEADLINE = (
     _rx(rf"{ZH_WHEN}\s*(?:要|给)(?:我)?(?:结果|看到结果|报告|用)"),
     _rx(r"(?:tonight|tomorrow|this weekend) (?:is|would be) (?:fine|ok|enough)"),
 )  # fmt: skip
+NOT_BEFORE = _rx(
+    rf"(?:\bnot|\b(?:do not|don'?t|never)\s+(?:start|run|launch|begin|queue)(?:\s+(?:it|this|that|them|anything))?|\bno(?:thing)? earlier than)\s+(?:before\s+)?(?P<at>{WHEN})|(?P<zh>{ZH_WHEN})\s*(?:之?前|以前)\s*(?:先|都)?(?:不要|别|不)(?:开始|开跑|跑|启动|训练?)"
+)
+"""`don't start before 8pm` says when to start; it is no deadline."""
 PRIORITY = {
     "low": r"low(?:est)?[- ]?prio(?:rity)?|prio(?:rity)?\s*(?:=|:|is|to)?\s*low|低优先级?|优先级[^,.;]{0,4}低|niedrige priorität|baja prioridad|basse priorité",
     "high": r"high(?:est)?[- ]?prio(?:rity)?|prio(?:rity)?\s*(?:=|:|is|to)?\s*high|top priority|高优先级?|优先级[^,.;]{0,4}高|最高优先级?|hohe priorität|alta prioridad|haute priorité",
@@ -97,6 +101,8 @@ def read(page: Page, asks_later: bool) -> Circumstances:
     """What the page says around the experiment; `asks_later` when a mention of a time means when to start."""
     told = Circumstances()
     told.schedule = _repeated(page)
+    if wait := page.take(NOT_BEFORE):
+        told.schedule = (told.schedule or {}) | {"at": (wait["at"] or wait["zh"]).strip()}
     told.deadline = _deadline(page)
     _schedule(page, told, asks_later)
     _priority(page, told)

@@ -38,6 +38,7 @@ HOW_TO = re.compile(
     FLAGS,
 )
 CARDS = re.compile(r"\b(?:gpus?|cards?|cluster|nodes?|vram|[ahv]100s?)\b|显卡|卡(?!时|住|了|在|死)|集群|显存", FLAGS)
+WHY = re.compile(r"^\W*(?:why(?! (?:not|don'?t (?:we|you)))|how come|为什么(?!不试)|为啥)", FLAGS)
 REPORT = re.compile(
     r"\b(?:reports?|write-?up|findings)\b|\b(?:results?|outcome) (?:of|for|from)\b|\bexp-?\d+'?s? results?\b|报告|(?:看|给|发)[^,.;]{0,20}结果|的结果",
     FLAGS,
@@ -137,6 +138,8 @@ def _command(text: str, facts: Facts, plan: bool) -> Intent | None:
         return "silence"
     if facts.previous and not facts.datasets and cue("cancel", text) and not cue("modify", text):
         return "cancel"
+    if WHY.search(text) and not DO_IT.search(text) and not facts.settings:
+        return "explain"
     if plan and not TARGETS.search(text) and not (facts.previous and cue("explain", text)):
         return None
     if plan and facts.datasets and DO_IT.search(text):
@@ -153,12 +156,18 @@ def _command(text: str, facts: Facts, plan: bool) -> Intent | None:
     about = facts.previous or bool(TARGETS.search(text)) or (not facts.models and bool(LAB.search(text)))
     if REPORT.search(text) and (facts.previous or TARGETS.search(text)) and not facts.settings and not facts.models:
         return "explain"
+    if (
+        len(TARGETS.findall(text)) > 1
+        and not facts.models
+        and re.search(r"better|worse|compar|vs|differ|比|好|差", text, FLAGS)
+    ):
+        return "explain"
     if cue("explain", text) and (asks or not facts.settings) and about:
         return "explain"
     if cue("help", text) and not facts.settings:
         return "help"
     if (
-        cue("status", text)
+        (cue("status", text) or (TARGETS.search(text) and re.search(r"怎么样|如何", text)))
         and (asks or not facts.settings)
         and not facts.schedule
         and not (facts.previous and facts.settings and cue("modify", text))

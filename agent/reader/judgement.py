@@ -94,6 +94,7 @@ def _denials(draft: Draft, previous: PreviousPlan | None) -> None:
         stated = draft.axes.get(name)
         if isinstance(stated, tuple):
             _leave_out(draft, name, stated, excluded)
+            _in_place(draft, name, stated, excluded, held.get(name))
         elif isinstance(old := held.get(name), tuple) and set(old) & set(excluded):
             draft.changes.kept[name] = left = [v for v in old if v not in excluded]
             if not left:
@@ -111,7 +112,18 @@ def _swaps(draft: Draft, held: dict[str, Axis]) -> None:
                 continue
             values = held[name]
             assert isinstance(values, tuple)
+            draft.changes.settled.add(name)
             draft.axes[name] = tuple(axis_table.typed(axis, new) if v == old else v for v in values)
+
+
+def _in_place(draft: Draft, name: str, stated: tuple[Scalar, ...], excluded: list[Scalar], old: Axis | None) -> None:
+    """`adamw instead of adam`, where the thread has sgd and adam: sgd stays."""
+    if not isinstance(old, tuple) or not set(old) & set(excluded):
+        return
+    draft.changes.settled.add(name)
+    if len(old) > 1 and not set(stated) & set(old):
+        rest = [v for v in old if v not in excluded]
+        draft.axes[name] = (*rest, *stated)
 
 
 def _leave_out(draft: Draft, name: str, axis: tuple[Scalar, ...], excluded: list[Scalar]) -> None:

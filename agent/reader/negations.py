@@ -20,7 +20,7 @@ def _rx(pattern: str) -> re.Pattern[str]:
 NEVER = r"(?:do not|don'?t|dont|never|cannot|can'?t|shouldn'?t|must not|mustn'?t|should not|does not|doesn'?t|won'?t|will not)"
 RATHER = r"instead of|in place of|rather than|而不是|而非|不是|并非|代替|取代|替代"
 CUE = (
-    rf"(?:(?<!why )(?<!or )(?<!if )(?<!and )\bnot|(?<!and )(?<!or )(?<!& )\bwithout|(?<!and )(?<!/)\bw/o|\b{NEVER}|\bno(?:ne of)?|\bexcept(?:ing)?(?: for)?|\bexclud(?:e|ing)|\b(?:anything|all|everything) but|"
+    rf"(?:(?<!why )(?<!or )(?<!if )(?<!and )\bnot|(?<!and )(?<!or )(?<!& )\bwithout|(?<!and )(?<!/)\bw/o|\b{NEVER}|\bno(?:ne of)?|\bexcept(?:ing)?(?: for)?|\bexclud(?:e|ing)|\b(?:anything|all|everything) but(?! (?:use|with|run|try|change|set|for|on|at)\b)|"
     rf"\b(?:instead of|in place of|rather than)|\bavoid(?:ing)?|\bskip(?:ping)?|\bdrop(?:ping)?|\bomit(?:ting)?|\bleave out|\bremove|\bminus|\bohne|\bsans|\bsin|\bsem|"
     r"不(?:要|用|跑|使用|想用|能用|需要|考虑|是|在|选)|而不是|而非|并非|别(?:再)?(?:用|跑|在|选|试|加)|勿用|无需|排除|去掉|剔除|除(?:了|去|开)?|跳过|代替|取代|替代)"
 )
@@ -70,7 +70,7 @@ NO_AXIS = {
 }
 """`don't use lr 0.1`, `不要用 0.1 的学习率`"""
 NO_NUMBER = _rx(
-    rf"(?:\bbut not|(?<=\d )not|(?<=\d, )not|\bexcept(?: for)?|\bexcluding|(?<=\d )without|(?<=\d, )without|{RATHER}|除了|不要|别用|去掉)\s*(?:the\s+|use\s+|用)?(?P<list>{LIST}){BROKEN}(?!\s*(?:{'|'.join(UNITS.values())}))"
+    rf"(?:\bbut not|(?<=\d )not|(?<=\d, )not|\bexcept(?: for)?|\bexcluding|(?<=\d )without|(?<=\d, )without|{RATHER}|\b(?:leave out|omit|skip|drop|remove)|除了|不要|别用|去掉)\s*(?:the\s+|use\s+|用)?(?P<list>{LIST}){BROKEN}(?!\s*(?:{'|'.join(UNITS.values())}))"
 )
 """`lr 0.1 to 1e-4 but not 0.01`, `batch 64 rather than 128`: the axis is the one that has the number."""
 

@@ -20,7 +20,7 @@ OWN_DATA = re.compile(
 """Data that only the asker knows the name of: the lab's usual set must not stand for it."""
 
 OWN_SCRIPT = re.compile(
-    r"(?:\b(?:run|train|use|using|execute|launch|start|try|submit|with|by)\b|训练?|跑|用|执行|运行|提交|启动)[^.;?\n]{0,30}?(?<![\w/])[\w./\-]*\w\.(?:py|sh|ipynb)\b"
+    r"(?:\b(?:run|train|use|using|execute|launch|start|try|submit|with|by|python3?|bash|sh|torchrun)\b|训练?|跑|用|执行|运行|提交|启动)[^.;?\n]{0,30}?(?<![\w/])[\w./\-]*\w\.(?:py|sh|ipynb)\b"
     r"|\b(?:my|our|own|custom)\s+(?:own\s+)?(?:\w+\s+)?(?:scripts?|code|notebooks?|training loop|repo|python file|model class|program)\b|(?:自己|我们?|我们的?|自定义|自己写)的?[^,.;]{0,6}(?:脚本|代码|训练程序)",
     FLAGS,
 )

@@ -130,6 +130,40 @@ def test_a_follow_up_changes_the_plan_of_its_thread(here: Callable[..., Desk], l
     assert changed.n_runs == 4
 
 
+def test_a_named_experiment_is_changed_wherever_it_is_named(here: Callable[..., Desk], ledger: Ledger) -> None:
+    """`run exp-1 again with 5 seeds`, in a conversation that has another experiment or none."""
+    here()
+    first = _proposed(ledger, _ask(ledger, "compare resnet18 vs resnet34, lr 0.03, 2 seeds", "slack:C:1"))
+    _ask(ledger, "train mobilenetv3_small_100, lr 0.1", "slack:C:2")
+
+    for conversation in ("slack:C:2", "slack:C:3"):
+        changed = _proposed(ledger, _ask(ledger, f"run {first.id} again with 5 seeds", conversation))
+
+        assert changed.plan.models == ("resnet18", "resnet34")
+        assert changed.plan.axes["lr"] == (0.03,)
+        assert changed.n_runs == 10
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "run exp-99 again with 5 seeds",
+        "show me the report of exp-99",
+        "exp-99 怎么样了",
+        "what happened in exp-99 run 2",
+    ],
+)
+def test_an_id_that_is_not_there_is_said_not_to_be_there(here: Callable[..., Desk], ledger: Ledger, text: str) -> None:
+    """Asking for the id once more would be no answer."""
+    here()
+    _ask(ledger, ASKED, "slack:C:7")
+    answer = _ask(ledger, text, "slack:C:7")
+
+    assert "exp-99" in answer.text
+    assert answer.experiment_id is None
+    assert len(ledger.experiments()) == 1
+
+
 def test_a_bug_still_gives_the_person_a_sentence(
     here: Callable[..., Desk], ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import subprocess
 import sys
@@ -228,6 +229,23 @@ def test_batch_answers_each_line() -> None:
 
     assert len(answers) == 1
     assert '"id": "a"' in answers[0]
+
+
+def test_batch_answers_a_broken_line_with_an_error_and_goes_on() -> None:
+    """Line by line: one that is no case has its error, and the others their answers."""
+    lines = [
+        "{",
+        "[]",
+        '{"id": "b"}',
+        '{"text": "gpus"}',
+        '{"id": "c", "text": "gpus", "context": {"previous_plan": {"epochs": "x"}}}',
+    ]
+
+    answers = [json.loads(line) for line in batch([*lines, '{"id": "d", "text": "gpus"}'], Defaults())]
+
+    assert [a.get("id") for a in answers] == [None, None, "b", None, "c", "d"]
+    assert all(a["error"] for a in answers[:-1])
+    assert answers[-1]["intent"] == "gpu_status"
 
 
 def test_a_case_lists_everything_assumed() -> None:
