@@ -206,7 +206,8 @@ class _Window:
             at, value = self.samples[-1]
             return [(at, value)] if value is not None and at == now else None
         inside = [(at, value) for at, value in self.samples if at > now - window_s - 1e-6 and value is not None]
-        return inside if len(inside) >= COVERAGE * window_s / interval_s else None
+        lasts = bool(inside) and inside[0][0] <= now - window_s + 1.5 * interval_s
+        return inside if lasts and len(inside) >= COVERAGE * window_s / interval_s else None
 
 
 class Judge:
