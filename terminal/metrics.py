@@ -11,7 +11,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.registry import Collector
 
 from lab import census, hosts, leases
-from lab.card import READING_MAX_AGE_S, Card, Host, HostCards, KeeperStatus
+from lab.card import READING_MAX_AGE_S, Card, Host, HostCards
 from lab.census import Census
 from lab.plan import PRIORITIES
 from lab.store import AWAY, PREFIX, Client
@@ -254,19 +254,12 @@ def _of_keepers(seen: Seen, now: float) -> Iterator[Metric]:
         if keeper is None:
             continue
         labels = [host.host, keeper.card]
-        info.add_metric([*labels, keeper.mode, *_state(keeper)], 1)
+        info.add_metric([*labels, keeper.mode, keeper.state, keeper.verdict], 1)
         beats.add_metric(labels, keeper.beats)
         interval.add_metric(labels, keeper.interval_s)
         if keeper.last_beat_at is not None:
             since.add_metric(labels, _age(keeper.last_beat_at, now))
     yield from (info, beats, since, interval)
-
-
-def _state(keeper: KeeperStatus) -> tuple[str, str]:
-    """State and verdict; `troubled` stands over the state where there is a problem."""
-    state = str(getattr(keeper, "state", "holding"))
-    verdict = str(getattr(keeper, "verdict", "unverified"))
-    return "troubled" if keeper.problem and state == "holding" else state, verdict
 
 
 def _gauge(name: str, text: str, value: float | None) -> Metric:

@@ -175,7 +175,7 @@ def test_a_host_that_fell_silent_is_down_while_its_readings_last(store: Client) 
 
 def test_the_keeper_the_outbox_the_disk_and_the_leader_are_told(store: Client) -> None:
     """Each of these ends a night when nobody looks."""
-    keeper = KeeperStatus(card="GPU-1", pid=7, beats=12, last_beat_at=time.time() - 90, problem="CUDA error")
+    keeper = KeeperStatus(card="GPU-1", pid=7, beats=12, last_beat_at=time.time() - 90, state="failing")
     publish(store, card(1), keeper=keeper)
     Outbox(store).add(
         Note("answer", "req-1", Conversation("T1", "C1", "1.0")), Note("plan", "exp-1", Conversation("T1", "C1", "2.0"))
@@ -185,7 +185,7 @@ def test_the_keeper_the_outbox_the_disk_and_the_leader_are_told(store: Client) -
     keeps = {"host": "lab-a", "card": "GPU-1"}
     assert value(store, "overnight_keeper_beats_total", **keeps) == 12
     assert value(store, "overnight_keeper_last_beat_age_seconds", **keeps) == pytest.approx(90, abs=5)
-    labels = keeps | {"mode": "touch", "state": "troubled", "verdict": "unverified"}
+    labels = keeps | {"mode": "touch", "state": "failing", "verdict": "unverified"}
     assert value(store, "overnight_keeper_info", **labels) == 1
     assert value(store, "overnight_outbox_messages") == 2
     assert value(store, "overnight_host_disk_free_bytes", host="lab-a") == 7 * GIB
