@@ -178,6 +178,9 @@ def names(page: Page, found: Names, previous: PreviousPlan, told: Changes) -> No
     for i, span in enumerate(spans):
         if i not in swapped:
             _sort(page, told, held, span, span[2] in excluded)
+    for kind in (found.models, found.datasets):
+        if set(kind) - excluded:  # `cifar100, not digits`: what shall be used is said, so nobody asks about digits
+            told.missing = [m for m in told.missing if (catalog.model(m) or catalog.dataset(m)) not in kind]
 
 
 def _swap(
