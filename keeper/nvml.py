@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
 import queue
 import threading
 import time
@@ -29,6 +30,14 @@ Handle = Any
 """An opaque pointer of the driver's library."""
 
 
+def kernel_cards() -> frozenset[str]:
+    """PCI addresses of the cards that the kernel has a driver for; empty where it does not say (some containers)."""
+    try:
+        return frozenset(os.listdir("/proc/driver/nvidia/gpus"))
+    except OSError:
+        return frozenset()
+
+
 class DriverCards:
     """The cards of this host's NVIDIA driver, MIG slices as cards of their own; a `CardSource`.
 
@@ -40,6 +49,7 @@ class DriverCards:
         open_wait_s: how long a reading waits for the driver's initialisation, which goes on behind it.
         reopen_s: how soon to initialise anew when a card is lost; doubled as long as it stays so.
         clock: seconds since the epoch.
+        listed: the cards that the kernel has; the driver's library lists a new one only when initialised anew.
     """
 
     def __init__(
@@ -50,8 +60,11 @@ class DriverCards:
         open_wait_s: float = 10.0,
         reopen_s: float = 30.0,
         clock: Callable[[], float] = time.time,
+        listed: Callable[[], frozenset[str]] = kernel_cards,
     ) -> None:
         self._host = host
+        self._listed = listed
+        self._seen: frozenset[str] = frozenset()
         self._deadline_s = deadline_s
         self._open_wait_s = open_wait_s
         self._reopen_s = reopen_s
@@ -91,7 +104,11 @@ class DriverCards:
         """A lost card may be back, but only a new initialisation shows it; others lose a reading or two by that."""
         if self._opened_at is None or self._hanging():
             return
-        if not self._vanished() and not any(reader.answer.lost for reader in self._readers):
+        seen, self._seen = self._seen, self._listed()
+        if seen != self._seen:
+            log.info("%s: cards came or went: %s", self._host, ", ".join(sorted(seen ^ self._seen)))
+            self._close()
+        elif not self._vanished() and not any(reader.answer.lost for reader in self._readers):
             self._reopen_after_s = self._reopen_s
         elif time.monotonic() - self._opened_at >= self._reopen_after_s:
             self._reopen_after_s = min(2 * self._reopen_after_s, LONGEST_REOPEN_S)
@@ -111,6 +128,7 @@ class DriverCards:
             self._last = []
             raise handles
         self._opened_at = time.monotonic()
+        self._seen = self._listed()
         self._answers = queue.SimpleQueue()
         self._readers = [
             _Reader(self._host, number, handle, self._answers, self._clock) for number, handle in enumerate(handles)
@@ -262,6 +280,8 @@ class _PhysicalCard:
     uuid: str | None = None
     pci: tuple[int, int, int] | None = None
     names: dict[str, str] = field(default_factory=dict)
+    process_names: dict[int, str | None] = field(default_factory=dict)
+    """Of the processes that its last reading showed."""
     lost: str = "the driver gives no handle for it"
 
     def read(self) -> _Answer:
@@ -270,13 +290,37 @@ class _PhysicalCard:
             if self.handle is None:
                 raise _Lost(self.lost)
             self._identify()
-            return _Answer(self.uuid, self.pci, tuple(self._cards()))
+            cards = tuple(self._cards())
+            shown = {process.pid for card in cards for process in card.processes}
+            self.process_names = {pid: name for pid, name in self.process_names.items() if pid in shown}
+            return _Answer(self.uuid, self.pci, cards)
         except _Lost as lost:
             self.handle = None  # may not be used again, even if the card comes back
             self.lost = str(lost)
             return _Answer(self.uuid, self.pci, lost=str(lost))
         except _Gone as gone:
             return _Answer(self.uuid, self.pci, gone=str(gone))
+
+    def _processes(self, handle: Handle, errors: list[str]) -> tuple[CardProcess, ...] | None:
+        """The compute processes on the card, None where the driver does not tell."""
+        import pynvml
+
+        # The name without a version raises an error that is no NVMLError where an old driver lacks v3.
+        found = _tried(pynvml.nvmlDeviceGetComputeRunningProcesses_v3, handle)
+        if found is None:
+            found = _tried(pynvml.nvmlDeviceGetComputeRunningProcesses_v2, handle, errors=errors)
+        if found is None:
+            return None
+        return tuple(
+            CardProcess(pid=process.pid, memory_bytes=process.usedGpuMemory, name=self._process_name(process.pid))
+            for process in found
+        )
+
+    def _process_name(self, pid: int) -> str | None:
+        """Looked up once, when a process is first seen: that costs more than the driver's answer."""
+        if pid not in self.process_names:
+            self.process_names[pid] = _process_name(pid)
+        return self.process_names[pid]
 
     def _identify(self) -> None:
         import pynvml
@@ -314,7 +358,7 @@ class _PhysicalCard:
         errors: list[str] = []
         used, total = _memory(handle, errors)
         utilization = _tried(pynvml.nvmlDeviceGetUtilizationRates, handle, errors=errors)
-        processes = _processes(handle, errors)
+        processes = self._processes(handle, errors)
         temperature = _tried(pynvml.nvmlDeviceGetTemperature, self.handle, pynvml.NVML_TEMPERATURE_GPU)
         power = _tried(pynvml.nvmlDeviceGetPowerUsage, handle)
         unread = used is None and processes is None
@@ -423,22 +467,6 @@ def _memory(handle: Handle, errors: list[str]) -> tuple[int | None, int | None]:
     memory = _tried(pynvml.nvmlDeviceGetMemoryInfo, handle, pynvml.nvmlMemory_v2)
     memory = memory or _tried(pynvml.nvmlDeviceGetMemoryInfo, handle, errors=errors)
     return (memory.used, memory.total) if memory and memory.total else (None, None)
-
-
-def _processes(handle: Handle, errors: list[str]) -> tuple[CardProcess, ...] | None:
-    """The compute processes on the card, None where the driver does not tell."""
-    import pynvml
-
-    # The name without a version raises an error that is no NVMLError where an old driver lacks v3.
-    found = _tried(pynvml.nvmlDeviceGetComputeRunningProcesses_v3, handle)
-    if found is None:
-        found = _tried(pynvml.nvmlDeviceGetComputeRunningProcesses_v2, handle, errors=errors)
-    if found is None:
-        return None
-    return tuple(
-        CardProcess(pid=process.pid, memory_bytes=process.usedGpuMemory, name=_process_name(process.pid))
-        for process in found
-    )
 
 
 def _process_name(pid: int) -> str | None:

@@ -1,5 +1,5 @@
 /* A driver's library without a driver: answers from text files below $FAKE_NVML, so that the real nvidia-ml-py is
- * tested without a GPU. Read anew at every call.
+ * tested without a GPU. Looked at anew at every call.
  *
  *   driver   error code of every call; absent: the driver works
  *   0, 1...  one physical card a file, "key value" lines: uuid name bus total used v2_used util temp power procs mig
@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 enum { OK = 0, UNINITIALIZED = 1, NOT_SUPPORTED = 3, NOT_FOUND = 6, INSUFFICIENT_SIZE = 7, GPU_IS_LOST = 15 };
@@ -16,20 +17,38 @@ enum { SLICES = 16 };
 
 static int initialised = 0;
 
-static int text(const char *file, const char *key, char *out, size_t size) {
-    char path[512], line[512];
-    size_t n = strlen(key);
+/* What the file holds now, read anew only when it was replaced; NULL when it is not there. A reader's thread asks for
+ * one card over and over, and a real driver opens no files. */
+static const char *content(const char *file) {
+    static __thread char seen[512], content[4096];
+    static __thread struct stat last;
+    char path[512];
+    struct stat now;
     snprintf(path, sizeof path, "%s/%s", getenv("FAKE_NVML"), file);
+    if (stat(path, &now)) return NULL;
+    if (!strcmp(path, seen) && now.st_ino == last.st_ino && now.st_ctim.tv_sec == last.st_ctim.tv_sec &&
+        now.st_ctim.tv_nsec == last.st_ctim.tv_nsec && now.st_size == last.st_size)
+        return content;
     FILE *f = fopen(path, "r");
-    if (!f) return 0;
-    int found = 0;
-    while (!found && fgets(line, sizeof line, f)) {
-        line[strcspn(line, "\n")] = 0;
-        if (!strncmp(line, key, n) && line[n] == ' ') found = 1;
-    }
+    if (!f) return NULL;
+    content[fread(content, 1, sizeof content - 1, f)] = 0;
     fclose(f);
-    if (found) snprintf(out, size, "%s", line + n + 1);
-    return found;
+    strcpy(seen, path);
+    last = now;
+    return content;
+}
+
+static int text(const char *file, const char *key, char *out, size_t size) {
+    size_t n = strlen(key);
+    for (const char *line = content(file); line && *line;) {
+        size_t length = strcspn(line, "\n");
+        if (!strncmp(line, key, n) && line[n] == ' ') {
+            snprintf(out, size, "%.*s", (int)(length - n - 1), line + n + 1);
+            return 1;
+        }
+        line += length + (line[length] == '\n');
+    }
+    return 0;
 }
 
 static int exists(const char *file) {

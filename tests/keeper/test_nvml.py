@@ -252,6 +252,49 @@ def test_a_card_that_the_driver_stops_listing_stays_as_lost(driver: FakeDriver) 
     ]
 
 
+def test_a_card_that_comes_while_running_is_seen(driver: FakeDriver) -> None:
+    """The library counts cards only when it is initialised; the kernel's list says when to do that anew."""
+    driver.card(0)
+    listed = ["0000:10:00.0"]
+    source = DriverCards("node", deadline_s=0.3, listed=lambda: frozenset(listed))
+    before = source.read()
+
+    driver.card(1)
+    listed.append("0000:11:00.0")
+    after = source.read()
+
+    assert [card.uuid for card in before] == ["GPU-0"]
+    assert [card.uuid for card in after] == ["GPU-0", "GPU-1"]
+
+
+def test_mig_slices_come_and_go_without_a_restart(driver: FakeDriver) -> None:
+    driver.card(0)
+    source = cards_of(driver)
+    whole = source.read()
+
+    driver.card("0.0", uuid="MIG-a", name="NVIDIA A100 MIG 1g.5gb")
+    driver.card(0, mig=1)
+    sliced = source.read()
+    driver.card(0)
+    again = source.read()
+
+    assert [[card.uuid for card in cards] for cards in (whole, sliced, again)] == [["GPU-0"], ["MIG-a"], ["GPU-0"]]
+
+
+def test_a_process_is_named_anew_when_another_one_came(driver: FakeDriver) -> None:
+    driver.card(0, procs=f"{os.getpid()}:1")
+    source = cards_of(driver)
+    ours = source.read()[0].processes[0]
+
+    driver.card(0, procs="")
+    source.read()
+    driver.card(0, procs="999999999:1")
+    other = source.read()[0].processes[0]
+
+    assert ours.name
+    assert other.name is None
+
+
 def test_a_card_that_only_gives_errors_is_lost(driver: FakeDriver) -> None:
     """In a container that lost its device files every call gives "Unknown Error"."""
     driver.card(0)
