@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from typing import Any
 
 from rq import Worker
@@ -27,6 +28,13 @@ class AgentWorker(Worker):
         import agent.reporting  # noqa: F401  the forked process of each job finds them imported
 
         super().bootstrap(*args, **kwargs)
+
+    def setup_work_horse_signals(self) -> None:
+        """In the child: it dies with the worker; RQ would let it answer on in nobody's sight, `up` ended or not."""
+        super().setup_work_horse_signals()  # type: ignore[no-untyped-call]
+        die_with_parent()
+        if os.getppid() != self.pid:
+            os._exit(1)
 
 
 def main(settings: Settings) -> None:
