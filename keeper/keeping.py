@@ -92,7 +92,6 @@ class Keeping:
         held = self.hold.status or KeeperStatus(card=self.card)
         changes = {
             "mode": policy.mode,
-            "interval_s": policy.interval_s,
             "state": "yielding" if self._yields() else self._state,
             "platform": policy.platform.name,
             "threshold_pct": policy.threshold_pct,

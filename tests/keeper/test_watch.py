@@ -178,6 +178,26 @@ def test_a_released_card_trains_until_it_is_to_be_held_and_its_run_has_ended(tmp
     assert len(bench.holds) == 2
 
 
+def test_a_release_is_followed_within_2_s_however_seldom_the_cards_are_read(tmp_path: Path) -> None:
+    operator, stop = Operator(), Stop()
+    said_at: list[float] = []
+
+    def publish(report: HostCards) -> None:
+        if not said_at:
+            said_at.append(time.monotonic())
+            operator.order = KeeperOrder(verb="release")
+        elif report.cards[1].role == "train":
+            said_at.append(time.monotonic())
+            stop.ask()
+
+    bench = Bench(tmp_path, cards(0, 1), look=operator.look, publish=publish, every_s=10.0)
+
+    bench.watch.run(stop)
+
+    assert bench.holds[0].stopped
+    assert said_at[1] - said_at[0] < 2.0
+
+
 def test_a_card_that_is_held_again_closes_before_it_is_kept(tmp_path: Path) -> None:
     """Dispatch may give it to a run at this very moment; by the next reading its lease shows that."""
     operator = Operator()
