@@ -364,6 +364,16 @@ def keeper(
 
 
 @app.command(rich_help_panel="Lab")
+def alerts(as_json: Json = False) -> None:
+    """What is wrong in the lab now, what was since yesterday, and what is silenced."""
+    from terminal.alerts import show_alerts
+
+    document = show_alerts(_client(_settings(None)), None if as_json else _console())
+    if as_json:
+        _print_json(document)
+
+
+@app.command(rich_help_panel="Lab")
 def doctor(as_json: Json = False) -> None:
     """Check Redis, cards, model endpoint, Slack, disk, data sets, ledger and run directories; name what to fix."""
     from terminal.doctor import examine

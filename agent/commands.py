@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Sequence
 
+from agent import quiet
 from agent.reader.text import is_chinese
 from agent.reader.wording import say
 from agent.understand import Understood
@@ -96,6 +97,10 @@ def _cancel(understood: Understood, request: Request, before: Sequence[Experimen
     return obey(Order("cancel", run.id if run else experiment.id), request, ledger)
 
 
+def _silence(understood: Understood, request: Request, before: Sequence[Experiment], ledger: Ledger) -> Answer:
+    return quiet.silence(request, before, ledger)
+
+
 def _later(understood: Understood, request: Request, before: Sequence[Experiment], ledger: Ledger) -> Answer:
     return Answer(kind="refusal", text=LATER)
 
@@ -106,7 +111,7 @@ COMMANDS: dict[str, Command] = {
     "explain": _explain,
     "cancel": _cancel,
     "quota": _later,
-    "silence": _later,
+    "silence": _silence,
     "schedule": _later,
 }
 

@@ -13,7 +13,7 @@ from agent.reader import PreviousPlan, named
 from agent.reader.text import is_chinese
 from agent.reader.wording import say
 from agent.understand import Understood, understand
-from lab import hosts, store
+from lab import beacons, hosts, store
 from lab.errors import OvernightError, UnknownRecord
 from lab.run import Answer, Experiment, Request, RequestState
 
@@ -59,6 +59,7 @@ def _answer(here: Desk, request: Request) -> str:
         model=desk.model_door(here.settings),
         defaults=desk.defaults(here.settings, *planner.default_dataset(lab)),
     )
+    _tell_of_model(here, understood, now)
     if unknown is not None and understood.intent != "refuse":
         text = say("no_experiment", is_chinese(request.text), id=unknown)
         here.ledger.answer(request.id, Answer(kind="question", text=text))
@@ -68,6 +69,12 @@ def _answer(here: Desk, request: Request) -> str:
     answer = commands.carry_out(understood, request, before, here.ledger)
     here.ledger.answer(request.id, answer.model_copy(update={"note": understood.model_note}))
     return answer.kind
+
+
+def _tell_of_model(here: Desk, understood: Understood, now: float) -> None:
+    """The watch over the lab knows whether the language model answers; nothing is known of one that was not asked."""
+    if desk.model_door(here.settings) is not None and (understood.model_note or understood.plan):
+        beacons.tell(here.client, "the language model", understood.model_note, now)
 
 
 def _propose(here: Desk, request: Request, understood: Understood, lab: planner.Lab) -> str:

@@ -7,6 +7,7 @@ import logging
 import signal
 import socket
 import threading
+import time
 from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Self
@@ -28,7 +29,7 @@ from bot.render.answer import WENT_WRONG
 from bot.render.message import plain
 from bot.web import Web
 from bot.whispers import Whispers
-from lab import store
+from lab import beacons, store
 from lab.errors import ConfigError, OperatorError, StoreAwayError
 from lab.settings import Settings
 
@@ -40,6 +41,8 @@ CONCURRENCY = 5
 PING_S = 5.0
 TIMEOUT_S = 15
 WATCH_S = 5.0
+SLACK = "Slack"
+"""What the alarm calls the service."""
 RETRY_S = (1.0, 2.0, 5.0, 15.0, 30.0)
 
 
@@ -132,6 +135,7 @@ class Bot:
         self._handlers: list[SocketModeHandler] = []
         self._stopping = stopping or threading.Event()
         self._watch = threading.Thread(target=self._watch_connections, name="connections", daemon=True)
+        self._store = store.connect(settings, patient=False)
         web = Web(self._client)
         self.whispers = Whispers(web)
         self.courier = Courier(settings, web)
@@ -163,6 +167,8 @@ class Bot:
         """Nothing is listened to any more, what was being said is said; the rest waits in Redis."""
         self._stopping.set()
         self.courier.stop()
+        with contextlib.suppress(*store.AWAY):
+            beacons.forget(self._store, SLACK)
         for handler in self._handlers:
             _hang_up(handler)
         for handler in self._handlers:
@@ -189,6 +195,11 @@ class Bot:
             _raise_if_refused(error)
             raise
 
+    def _tell(self, connections: int) -> None:
+        """The watch over the lab knows whether Slack can be reached."""
+        with contextlib.suppress(*store.AWAY):
+            beacons.tell(self._store, SLACK, None if connections else "no connection", time.time(), WATCH_S)
+
     def _persistently(self, what: str, work: Callable[[], Any]) -> Any:
         """What `work` returns, tried until Slack answers; None when the bot is stopped before that."""
         tries = 0
@@ -203,10 +214,12 @@ class Bot:
         return None
 
     def _watch_connections(self) -> None:
-        """The log tells when connections are lost and when they are back; the SDK itself reconnects."""
+        """Log and alarm are told when connections are lost and when they are back; the SDK itself reconnects."""
         before = len(self._handlers)
+        self._tell(before)
         while not self._stopping.wait(WATCH_S):
             now = self.connections
+            self._tell(now)
             if now != before:
                 log.log(logging.INFO if now else logging.ERROR, "bot: %d of %d connections", now, len(self._handlers))
             before = now

@@ -136,8 +136,8 @@ class _Turn:
 
     def _new(self, before: Alert | None, finding: Finding) -> Alert:
         rule = finding.rule
-        kept = ("experiment", "owner", "cause", *rule.group)
         happens = finding.verdict == "happened"
+        kept = ("experiment", "owner", "cause", *(("run",) if happens else ()), *rule.group)
         return Alert(
             id=alert_id(finding.fingerprint),
             fingerprint=finding.fingerprint,
@@ -166,7 +166,8 @@ class _Turn:
             graver = {"title": finding.title, "severity": finding.rule.severity, "changed": True}
             return with_line(alert.model_copy(update=graver), self.now, finding.text)
         counted = {"count": alert.count + 1, "held": alert.held + 1, "last_at": self.now, "changed": True}
-        return with_line(alert.model_copy(update=counted), self.now, finding.text)
+        newest = {"labels": {**alert.labels, "run": finding.labels["run"]}} if "run" in finding.labels else {}
+        return with_line(alert.model_copy(update=counted | newest), self.now, finding.text)
 
     def _join(self, alert: Alert, finding: Finding) -> Alert:
         known = alert.members.get(finding.member)

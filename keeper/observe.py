@@ -13,6 +13,7 @@ from keeper.rules import Sample
 from lab import beacons, hosts
 from lab.beacons import Beacon
 from lab.card import READING_MAX_AGE_S, Card, Host, HostCards, KeeperStatus
+from lab.estimate import duration
 from lab.ledger import HOLDS_CARD, Ledger
 from lab.run import Progress, Run, RunState
 from lab.store import Client
@@ -21,6 +22,8 @@ START_S = 180.0
 """A run's first minutes: libraries, data and the first compilation leave the card idle."""
 FORGET_S = 86_400.0
 """A host that has been silent so long is taken for one that was taken away."""
+UNHEARD = 6
+"""So many times its usual pause, and whoever talks to a service counts as gone."""
 BROKEN = re.compile(r"\becc\b|uncorrectable|\bxid\b|row remap", re.IGNORECASE)
 """Words of a driver about errors that do not pass."""
 
@@ -197,7 +200,8 @@ def _queue(seen: Seen) -> Iterator[Sample]:
 
 def _services(seen: Seen) -> Iterator[Sample]:
     for beacon in seen.beacons:
+        problem, age = beacon.problem, seen.now - beacon.at
+        if beacon.every_s is not None and age > UNHEARD * beacon.every_s:
+            problem = f"nobody who talks to it was heard of for {duration(age)}"
         labels = {"service": beacon.service}
-        yield Sample(
-            "service.away", beacon.service, float(beacon.problem is not None), labels, note=beacon.problem or ""
-        )
+        yield Sample("service.away", beacon.service, float(problem is not None), labels, note=problem or "")

@@ -21,7 +21,7 @@ from lab.run import Record
 from lab.store import PREFIX, Client
 
 Severity = Literal["info", "warning", "critical"]
-Scope = Literal["all", "experiment", "host", "card", "rule", "alert"]
+Scope = Literal["all", "owner", "experiment", "host", "card", "rule", "alert"]
 
 ALERTS = f"{PREFIX}alert:records"
 SILENCES = f"{PREFIX}alert:silences"
@@ -255,13 +255,12 @@ class Alerts:
         self.change(decide)
         return silence
 
-    def speak_again(self, scope: Scope, subject: str, now: float) -> list[Silence]:
-        """Silences of this scope and subject end now (all of them for scope `all`); those that ended."""
+    def speak_again(self, wanted: Callable[[Silence], bool], now: float) -> list[Silence]:
+        """The wanted silences end now; those that ended."""
         ended: list[Silence] = []
 
         def decide(board: Board) -> Outcome:
-            wanted = [s for s in board.silences.values() if not s.over and s.until > now]
-            chosen = [s for s in wanted if scope == "all" or (s.scope, s.subject) == (scope, subject)]
+            chosen = [s for s in board.silences.values() if not s.over and s.until > now and wanted(s)]
             ended[:] = [s.model_copy(update={"until": now}) for s in chosen]
             return Outcome(silences=ended)
 

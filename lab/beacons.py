@@ -17,11 +17,18 @@ class Beacon(Record):
     """Why it does not answer; None when it does."""
     at: float
     """Seconds since the epoch."""
+    every_s: float | None = None
+    """It is told so often, so that silence means something too; None for one that is told now and then."""
 
 
-def tell(client: Client, service: str, problem: str | None, now: float) -> None:
+def tell(client: Client, service: str, problem: str | None, now: float, every_s: float | None = None) -> None:
     """The service was found so; raises what the client raises."""
-    client.hset(KEY, service, Beacon(service=service, problem=problem, at=now).model_dump_json())
+    client.hset(KEY, service, Beacon(service=service, problem=problem, at=now, every_s=every_s).model_dump_json())
+
+
+def forget(client: Client, service: str) -> None:
+    """Nobody talks to the service any more, and that is in order."""
+    client.hdel(KEY, service)
 
 
 def all_of(client: Client) -> list[Beacon]:

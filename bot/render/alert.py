@@ -70,22 +70,22 @@ def _count(alert: Alert) -> str:
 
 
 def _members(alert: Alert) -> list[str]:
-    shown = [escape(member.text) for member in alert.members.values()]
+    shown = [member.text for member in alert.members.values()]
     if alert.happens:
-        shown = [escape(line.text) for line in alert.history if not line.aloud][-MOST_LINES:]
+        shown = [line.text for line in alert.history if not line.aloud][-MOST_LINES:]
     rest = len(shown) - MOST_MEMBERS
-    return [f"• {text}" for text in shown[:MOST_MEMBERS]] + ([f"and {rest} more"] if rest > 0 else [])
+    return [f"• {name(text, 240)}" for text in shown[:MOST_MEMBERS]] + ([f"and {rest} more"] if rest > 0 else [])
 
 
 def _past(alert: Alert) -> str:
     """The newest lines of the history, in small print, and who acknowledged it."""
     by = f"acknowledged by {person(alert.acknowledged_by)}" if alert.acknowledged_by else ""
-    lines = [] if alert.happens else [f"{clock(line.at)} {escape(line.text)}" for line in alert.history[1:]]
+    lines = [] if alert.happens else [f"{clock(line.at)} {name(line.text, 200)}" for line in alert.history[1:]]
     lines = [line for line in lines if "acknowledged by" not in line]
     return "\n".join([*([by] if by else []), *lines[-MOST_LINES:]])
 
 
-def _buttons(alert: Alert) -> Block:
+def _buttons(alert: Alert) -> Block | None:
     shown = [button("Acknowledge", ACKNOWLEDGE, alert.id)] if alert.state is AlertState.FIRING else []
     if not through(alert):
         shown += [
@@ -95,7 +95,7 @@ def _buttons(alert: Alert) -> Block:
         ]
     if run := run_of(alert):
         shown.append(button("Show run", SHOW_RUN, run))
-    return actions(*shown)
+    return actions(*shown) if shown else None
 
 
 def _menu(alert: Alert) -> Block:
