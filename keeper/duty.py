@@ -23,7 +23,8 @@ class DutyController:
         self._duty = min(MOST, max(LEAST, target_pct / 100))
         self._ratio = 1.0
         """Utilisation read for a duty of 1 %: a driver may show more than the share of time in which kernels run."""
-        self._at: float | None = None
+        self._read_at: float | None = None
+        """When the last reading that counted came: what is made up goes by the time between readings."""
         self._settled_at = 0.0
         self._rest_until: float | None = None
         self._surprises = 0
@@ -41,16 +42,15 @@ class DutyController:
             utilization_pct: the card's newest reading; None when it is not known, and then the duty stays.
             others: somebody else's process or run is on the card.
         """
-        if self._at is None:
-            self._settled_at = now + SETTLE_S
-        step_s = min(LONGEST_STEP_S, now - (now if self._at is None else self._at))
-        self._at = now
+        if self._read_at is None:
+            self._read_at, self._settled_at = now, now + SETTLE_S
         known = utilization_pct if now >= self._settled_at else None
         if self._rest_until is not None or others:
             return self._rest(now, known, others)
         if known is not None:
             if self._surprised(known):
                 return self._rest(now, None, others=True)
+            step_s, self._read_at = min(LONGEST_STEP_S, now - self._read_at), now
             moved = self._duty + GAIN * step_s * (self._target_pct - known) / 100 / self._ratio
             self._duty = min(MOST, max(LEAST, moved))
         return self._duty

@@ -60,6 +60,15 @@ def test_the_utilisation_is_held_at_the_target_whatever_a_duty_shows_as(gain: fl
     assert max(duties) <= 0.9
 
 
+def test_it_goes_by_the_time_between_readings_however_often_it_is_stepped() -> None:
+    card, controller, duty = SimulatedCard(gain=0.5), DutyController(20.0), 0.0
+    for step in range(600):
+        reading = card.reading(duty) if step % 10 == 0 else None
+        duty = controller.step(step / 10, reading)
+
+    assert duty == pytest.approx(0.4, abs=0.03)
+
+
 def test_work_of_others_stops_it_at_once_and_it_waits_until_they_are_gone() -> None:
     duties, _ = run(DutyController(15.0), SimulatedCard(), 200, others=lambda second: 50 <= second < 100)
 
