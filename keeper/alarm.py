@@ -9,15 +9,16 @@ import logging
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
 from keeper import alerts, observe
 from keeper.alerts import Policy
-from keeper.rules import Judge, Sample, load_rules
+from keeper.rules import Finding, Judge, Sample, load_rules
 from lab import events, store
 from lab.alert import Alerts, AlertState, Board, Outcome
-from lab.errors import UnknownRecord
+from lab.errors import MoveRefused, UnknownRecord
 from lab.events import Event
 from lab.leader import Leadership
 from lab.ledger import Ledger
@@ -30,6 +31,8 @@ log = logging.getLogger(__name__)
 MOST_EVENTS = 2_000
 """Events of one step; the rest follows at once."""
 IN_A_ROW = 3
+REMEMBERED = 200
+"""Experiments with failures whose runs' ends are kept in memory."""
 
 
 class Alarm:
@@ -53,6 +56,7 @@ class Alarm:
         self.judge = Judge(rules, self.interval_s, time.time() if now is None else now)
         self.leadership = Leadership(self.client, "alerts", max(10.0, 2 * self.interval_s))
         self._leads = False
+        self._ended: dict[str, dict[str, End]] = {}
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="alarm", daemon=True)
 
@@ -113,8 +117,22 @@ class Alarm:
                 decided.alerts, decided.silences, decided.gone, decided.events, place, observe.words_of(seen)
             )
 
-        self._log(self.alerts.change(decide))
+        outcome = self.alerts.change(decide)
+        self._save(found, board)
+        self._log(outcome)
         return len(news)
+
+    def _save(self, found: Sequence[Finding], before: Board) -> None:
+        """Runs on cards that have just begun to fire under a rule that saves are asked for a checkpoint."""
+        known = {(alert.rule, member) for alert in before.alerts.values() for member in alert.members}
+        new = [f for f in found if f.verdict == "firing" and f.rule.saves and (f.rule.name, f.member) not in known]
+        uses = self.ledger.card_uses() if new else {}
+        for use in {uses[card].run_id: uses[card] for f in new if (card := f.labels.get("card", "")) in uses}.values():
+            try:
+                self.ledger.wish(use.run_id, "checkpoint", "overnight")
+                log.warning("%s: asked for a checkpoint, its card is in danger", use.run_id)
+            except (MoveRefused, UnknownRecord) as refused:
+                log.info("%s: no checkpoint: %s", use.run_id, refused)
 
     def _begin(self) -> Board:
         place = events.newest_id(self.client)
@@ -124,13 +142,26 @@ class Alarm:
     def _happened(self, news: Sequence[Event]) -> list[Sample]:
         """Failures among the events, as samples; three of one configuration in a row once more as such."""
         failed = [event.subject for event in news if event.kind == "run.failed"]
-        if not failed:
-            return []
         runs = {run.id: run for run in map(self._run_of, dict.fromkeys(failed)) if run is not None}
         found = [failure(runs[run_id]) for run_id in failed if run_id in runs]
+        self._remember_ends(runs, [event.subject for event in news if event.kind == "run.finished"])
         for experiment in dict.fromkeys(run.experiment_id for run in runs.values()):
-            found += in_a_row(self.ledger.runs(experiment), runs)
+            found += in_a_row(list(self._ended[experiment].values()), runs)
         return found
+
+    def _remember_ends(self, failed: Mapping[str, Run], finished: Sequence[str]) -> None:
+        """How runs ended in experiments with failures: all of it is read once, then what comes."""
+        for run_id in finished:
+            known = self._ended.get(run_id.split("/")[0])
+            run = self._run_of(run_id) if known is not None else None
+            if known is not None and run is not None:
+                known[run_id] = End.of(run)
+        for run in failed.values():
+            if run.experiment_id not in self._ended:
+                self._ended[run.experiment_id] = {r.id: End.of(r) for r in self.ledger.runs(run.experiment_id)}
+            self._ended[run.experiment_id][run.id] = End.of(run)
+        for old in list(self._ended)[:-REMEMBERED]:
+            del self._ended[old]
 
     def _run_of(self, run_id: str) -> Run | None:
         try:
@@ -157,21 +188,36 @@ def failure(run: Run) -> Sample:
     return Sample("run.failed", run.id, 1.0, labels, run.conversation, run.message or cause)
 
 
-def in_a_row(runs: Sequence[Run], new: Mapping[str, Run]) -> list[Sample]:
+@dataclass(frozen=True)
+class End:
+    """How a run ended, as far as it did."""
+
+    run_id: str
+    configuration: str
+    at: float
+    state: RunState
+    cause: str | None
+
+    @classmethod
+    def of(cls, run: Run) -> End:
+        return cls(run.id, _configuration(run), run.finished_at or 0.0, run.state, run.cause)
+
+
+def in_a_row(ends: Sequence[End], new: Mapping[str, Run]) -> list[Sample]:
     """The configurations of an experiment whose last three runs failed alike, the last of them just now."""
-    ended: dict[str, list[Run]] = {}
-    for run in sorted(runs, key=lambda run: run.finished_at or 0.0):
-        if run.state in (RunState.FINISHED, RunState.FAILED):
-            ended.setdefault(_configuration(run), []).append(run)
+    copies: dict[str, list[End]] = {}
+    for end in sorted(ends, key=lambda end: end.at):
+        if end.state in (RunState.FINISHED, RunState.FAILED):
+            copies.setdefault(end.configuration, []).append(end)
     found = []
-    for label, copies in ended.items():
-        last = copies[-IN_A_ROW:]
-        if len(last) == IN_A_ROW and last[-1].id in new and len({(run.state, run.cause) for run in last}) == 1:
-            run = last[-1]
-            if run.state is RunState.FAILED:
-                labels = {**_labels(run), "cause": run.cause or "an unknown cause"}
-                note = f"{label}: {', '.join(run.id for run in last)}: {run.message or run.cause}"
-                found.append(Sample("run.failed_in_a_row", run.id, 1.0, labels, run.conversation, note))
+    for label, ended in copies.items():
+        last = ended[-IN_A_ROW:]
+        alike = len(last) == IN_A_ROW and len({(end.state, end.cause) for end in last}) == 1
+        if alike and last[-1].state is RunState.FAILED and last[-1].run_id in new:
+            run = new[last[-1].run_id]
+            labels = {**_labels(run), "cause": run.cause or "an unknown cause"}
+            note = f"{label}: {', '.join(end.run_id for end in last)}: {run.message or run.cause}"
+            found.append(Sample("run.failed_in_a_row", run.id, 1.0, labels, run.conversation, note))
     return found
 
 

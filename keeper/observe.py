@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from keeper.rules import Sample
 from lab import beacons, hosts
@@ -36,7 +36,9 @@ class Seen:
     cards: Sequence[HostCards] = ()
     hosts: Sequence[Host] = ()
     runs: Sequence[Run] = ()
-    """Those that wait or hold a card."""
+    """Those that hold a card."""
+    waiting: Mapping[str, float] = field(default_factory=dict)
+    """Ids of those that wait for one, with the time when they were first queued."""
     progress: Mapping[str, Progress] = field(default_factory=dict)
     quarantined: Mapping[str, str] = field(default_factory=dict)
     beacons: Sequence[Beacon] = ()
@@ -48,13 +50,14 @@ class Seen:
 
 def look(client: Client, ledger: Ledger, known: Mapping[str, float], broken: Mapping[str, str], now: float) -> Seen:
     """What Redis holds now."""
-    runs = ledger.runs_in(RunState.QUEUED, *HOLDS_CARD)
+    runs = ledger.runs_in(*HOLDS_CARD)
     cards = hosts.cards(client)
     return Seen(
         now=now,
         cards=cards,
         hosts=hosts.hosts(client),
         runs=runs,
+        waiting=ledger.waiting(),
         progress=ledger.progress(run.id for run in runs if run.state is RunState.RUNNING),
         quarantined=ledger.quarantined(card.uuid for host in cards for card in host.cards),
         beacons=beacons.all_of(client),
@@ -86,7 +89,7 @@ def samples(seen: Seen) -> list[Sample]:
         *_services(seen),
         *(Sample("rule.broken", name, 1.0, {"rule_name": name}, note=why) for name, why in seen.broken.items()),
     ]
-    runs = {card: run for run in seen.runs if run.state in HOLDS_CARD for card in run.cards}
+    runs = {card: run for run in seen.runs for card in run.cards}
     for host in seen.cards:
         found += _host_cards(host, seen)
         for card in host.cards:
@@ -187,15 +190,12 @@ def _fragmented(run: Run, progress: Progress, seen: Seen) -> float | None:
 
 
 def _queue(seen: Seen) -> Iterator[Sample]:
-    waiting: dict[str, list[Run]] = {}
-    for run in seen.runs:
-        if run.state is RunState.QUEUED:
-            waiting.setdefault(run.experiment_id, []).append(run)
-    for experiment, runs in waiting.items():
-        first = min(runs, key=lambda run: run.queued_at)
-        labels = {"experiment": experiment, "owner": first.owner}
-        sample = Sample("experiment.wait_s", experiment, seen.now - first.queued_at, labels, first.conversation)
-        yield replace(sample, count=float(len(runs)))
+    waiting: dict[str, list[float]] = {}
+    for run_id, queued_at in seen.waiting.items():
+        waiting.setdefault(run_id.split("/")[0], []).append(queued_at)
+    for experiment, times in waiting.items():
+        labels, waits_s = {"experiment": experiment}, seen.now - min(times)
+        yield Sample("experiment.wait_s", experiment, waits_s, labels, count=float(len(times)))
 
 
 def _services(seen: Seen) -> Iterator[Sample]:

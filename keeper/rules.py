@@ -68,6 +68,7 @@ class Rule(BaseModel):
     hidden_by: tuple[str, ...] = ()
     joins: str | None = None
     hardware: bool = False
+    saves: bool = False
     to: Literal["thread", "channel"] = "thread"
     title: str
     text: str = "{member}: {value}"

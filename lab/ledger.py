@@ -219,6 +219,10 @@ class Ledger(Records):
         """Every run in one of the states, oldest first."""
         return self._all(Run, states)
 
+    def waiting(self) -> dict[str, float]:
+        """Every queued run's id to the time when it was first queued, oldest first; reads no records."""
+        return dict(self.client.zrange(f"{PREFIX}index:run:{RunState.QUEUED}", 0, -1, withscores=True))
+
     def bind(self, run_id: str, cards: tuple[str, ...], host: str, index: int) -> Run:
         """The queued run is dispatched to its cards, its entry lies in the queue of the first one.
 

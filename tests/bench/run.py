@@ -125,7 +125,7 @@ def _python(source: str, *arguments: str) -> str:
 
 
 def _run(*arguments: str) -> str:
-    command = [sys.executable, *arguments]
+    command = [sys.executable, "-P", *arguments]  # a script here named like a package does not stand in front of it
     done = subprocess.run(
         command, cwd=ROOT, env=ENVIRON, check=True, stdout=subprocess.PIPE, text=True, timeout=TIMEOUT_S
     )

@@ -274,6 +274,17 @@ def test_disk_driver_queue_progress_and_services_are_watched(lab: Lab) -> None:
     assert {"queue_wait", "no_progress"} <= set(lab.open())
 
 
+def test_a_card_that_gets_too_hot_has_its_run_saved(lab: Lab) -> None:
+    """A card that is too hot slows down first and is gone after that."""
+    experiment = lab.experiment()
+    lab.start(f"{experiment.id}/1")
+    lab.card = lab.card.model_copy(update={"temperature_c": 93.0})
+    lab.go(60)
+
+    assert "too_hot" in lab.open()
+    assert lab.ledger.run(f"{experiment.id}/1").wish == "checkpoint"
+
+
 def test_a_quarantined_card_is_told(lab: Lab) -> None:
     """Uncorrectable errors show in a run's log; the card is set aside, and somebody has to look at it."""
     lab.ledger.quarantine("GPU-1", "exp-3/1: uncorrectable ECC error", 600)
