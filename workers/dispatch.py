@@ -15,10 +15,11 @@ from lab.card import Card, Host, HostCards
 from lab.cardtable import CardUse, free, usable
 from lab.errors import MoveRefused, UnknownRecord
 from lab.leases import LEADER_KEY
-from lab.ledger import Ledger
+from lab.ledger import HOLDS_CARD, Ledger
 from lab.run import RunState
 from lab.settings import Settings
 from lab.store import Client
+from workers.accounts import Accounts
 from workers.disk import full_hosts
 from workers.elsewhere import steered, waits_for_another
 from workers.policy import Binding, Offer, choose, why_waiting
@@ -102,6 +103,7 @@ class Dispatcher:
         self.ledger = Ledger(client)
         self.leadership = Leadership(client)
         self.recovery = Recovery(client, settings)
+        self.accounts = Accounts(self.ledger)
         self.leads = False
         self._releases = Releases()
         self._recover_at = 0.0
@@ -141,6 +143,8 @@ class Dispatcher:
             log.info("dispatch: %s", "leads" if self.leads else "stands by")
         if not self.leads:
             return []
+        if not led:
+            self.accounts.open()
         if time.monotonic() >= self._recover_at:
             self.recovery.step()
             self._recover_at = time.monotonic() + RECOVER_EVERY_S
@@ -154,11 +158,16 @@ class Dispatcher:
         offers = _offers(up, readings, free(readings, uses, now, self._releases.ended()))
         self._full = full_hosts(up, self.settings, self._full)
         offers = self._startable(offers, {card.uuid for card in sound})
+        holding = self.ledger.runs_in(*HOLDS_CARD)
+        self.accounts.update(holding, now)
         if not any(offer.free for offer in offers):
             return []
         queued = self.ledger.runs_in(RunState.QUEUED)
         willing = [run for run in queued if not waits_for_another(run, offers, sound)]
-        bound = [binding for binding in steered(choose(willing, offers), offers) if self._bound(binding)]
+        usage, lengths = self.accounts.usage.at(now), self.accounts.lengths(willing)
+        # Nothing acts on preemptions yet, so no run counts as one that could be preempted or lent a look.
+        choice = choose(willing, offers, now=now, holding=holding, usage=usage, lengths=lengths)
+        bound = [binding for binding in steered(choice.bindings, offers) if self._bound(binding)]
         self._tell_waiting({run.id: why for run in queued if (why := why_waiting(run, offers))})
         return bound
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from lab.card import Card
 from lab.plan import PRIORITIES, Point, Priority
+from lab.predict import Prediction
 from lab.run import Run
 from workers.policy import Offer, choose, why_waiting
 
@@ -35,7 +37,7 @@ def offer(host: str = "a", free: int = 1, capacity: int | None = None, datasets:
 
 def chosen(queued: list[Run], *offers: Offer) -> list[tuple[int, list[str]]]:
     """Number of each run that starts with its cards."""
-    return [(binding.run.number, [card.uuid for card in binding.cards]) for binding in choose(queued, offers)]
+    return [(binding.run.number, [card.uuid for card in binding.cards]) for binding in choose(queued, offers).bindings]
 
 
 def test_priority_goes_before_age_and_age_before_number() -> None:
@@ -58,7 +60,7 @@ def test_a_run_of_several_cards_gets_all_on_one_host() -> None:
 
 def test_a_waiting_gang_keeps_back_the_cards_of_its_host_only() -> None:
     """Runs of one card would take every card that becomes free, for ever."""
-    queued = [run(1, gpus=3, at=0), run(2, at=1), run(3, at=1)]
+    queued = [run(1, gpus=3, priority="high"), run(2, at=1), run(3, at=1)]
 
     assert chosen(queued, offer("a", 2, 3), offer("b", 1, 1)) == [(2, ["b0"])]
 
@@ -93,7 +95,7 @@ def test_no_card_twice_no_run_twice_and_gangs_whole(queue: list[tuple[Priority, 
     """Whatever waits and whatever is free."""
     queued = [run(n, priority=p, gpus=g, at=at) for n, (p, g, at) in enumerate(queue, 1)]
 
-    bindings = choose(queued, [offer(f"h{i}", count, 4) for i, count in enumerate(free)])
+    bindings = choose(queued, [offer(f"h{i}", count, 4) for i, count in enumerate(free)]).bindings
 
     cards = [card.uuid for binding in bindings for card in binding.cards]
     runs = [binding.run.number for binding in bindings]
@@ -107,7 +109,35 @@ def test_nobody_overtakes_among_runs_of_one_card(queue: list[tuple[Priority, flo
     """Who starts is never behind somebody who does not."""
     queued = [run(n, priority=p, at=at) for n, (p, at) in enumerate(queue, 1)]
 
-    started = {binding.run.number for binding in choose(queued, [offer(free=free)])}
+    started = {binding.run.number for binding in choose(queued, [offer(free=free)]).bindings}
 
     ahead = sorted(queued, key=lambda r: (-PRIORITIES.index(r.priority), r.queued_at, r.number))[:free]
     assert started == {r.number for r in ahead}
+
+
+def test_a_run_known_to_be_short_goes_before_an_older_long_one() -> None:
+    """Predictions reach the policy by run id."""
+    queued = [run(1, at=1), run(2, at=2)]
+    lengths = {"exp-1/1": Prediction(7200, 9000, ""), "exp-1/2": Prediction(60, 90, "")}
+
+    choice = choose(queued, [offer(free=1)], now=3, lengths=lengths)
+
+    assert [binding.run.number for binding in choice.bindings] == [2]
+    assert choice.places(3)["exp-1/1"] == (1, pytest.approx(63.0))
+
+
+def test_without_somebody_to_act_on_it_nothing_is_preempted() -> None:
+    """Runs count as impossible to checkpoint unless the caller says otherwise."""
+    holding = [run(1, host="a").model_copy(update={"cards": ("a0",), "state": "running", "pid": 1, "started_at": 0.0})]
+
+    quiet = choose([run(2, priority="high")], [offer(free=0, capacity=1)], now=9000, holding=holding)
+    acted = choose(
+        [run(2, priority="high")],
+        [offer(free=0, capacity=1)],
+        now=9000,
+        holding=holding,
+        can_checkpoint=lambda _: True,
+    )
+
+    assert quiet.decision.preemptions == ()
+    assert [(p.run_id, p.by, p.reason) for p in acted.decision.preemptions] == [("exp-1/1", "exp-1/2", "priority")]
