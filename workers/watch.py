@@ -40,7 +40,14 @@ ASK_AGAIN_S = 1.0
 LAST_S = 0.5
 """A trainer that could not be told by Redis' word is killed so long before its lease ends."""
 LAST_SHARE = 0.25
-"""Share of the lease that is left for stopping the trainer when the lease could not be renewed."""
+LAST_AT_MOST_S = 6.0
+"""Share of the lease, and seconds at most, that are left for stopping the trainer when the lease was not renewed: with
+60 s, renewed every 10 s, an outage of 40 s is always ridden out."""
+
+
+def margin_s(lease_s: float) -> float:
+    """So long before its lease would end a trainer is told to stop."""
+    return min(lease_s * LAST_SHARE, LAST_AT_MOST_S)
 
 
 @dataclass(frozen=True)
@@ -99,6 +106,9 @@ class Watch:
         self._stopping: How | None = None
         self._kill_at = 0.0
         self._ask_at = 0.0
+        """After a call that Redis did not answer: when it is asked again; 0 while it answers."""
+        self._ask_s = 0.0
+        """How long that call took; one that may hang past the deadline is not begun."""
 
     def follow(self, wanted: bool) -> Ending:
         """The trainer has ended.
@@ -113,9 +123,10 @@ class Watch:
             self._renew(now)
             self._report(now)
             self._sample_power(now)
+            now = time.monotonic()  # Redis may have taken seconds
             if self._stopping is None:
                 self._look_for_a_stop(now)
-            elif now >= self._kill_at:
+            elif now >= min(self._kill_at, self._deadline - LAST_S):
                 self.trainer.kill()
         self._news = self.metrics.read() or self._news
         self._report(time.monotonic(), last=True)
@@ -127,7 +138,7 @@ class Watch:
         return Ending(how, code, seconds, self.metrics.progress, self._why, self.power.energy_j(seconds))
 
     def _look_for_a_stop(self, now: float) -> None:
-        margin = self.settings.lease_s * LAST_SHARE
+        margin = margin_s(self.settings.lease_s)
         if now >= self._deadline - margin:
             log.warning("%s: no renewal for too long, the trainer is stopped before the lease ends", self.lease.run_id)
             self._stop("lease_lost", max(0.0, min(margin / 2, self._deadline - LAST_S - now)))
@@ -250,11 +261,15 @@ class Watch:
 
     def _asked(self, ask: Callable[[], T]) -> T | None:
         """Redis' answer; None while it is away."""
-        if time.monotonic() < self._ask_at:
+        now = time.monotonic()
+        if now < self._ask_at or (self._ask_at and now + self._ask_s > self._deadline - LAST_S):
             return None
         try:
-            return ask()
+            answer = ask()
+            self._ask_at = 0.0
+            return answer
         except AWAY as error:
+            self._ask_s = time.monotonic() - now
             self._ask_at = time.monotonic() + ASK_AGAIN_S
             log.debug("%s: Redis is away: %s", self.lease.run_id, error)
             return None
