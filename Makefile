@@ -9,7 +9,7 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help .venv demo test lint bench upgrade-test clean
+.PHONY: help .venv demo test lint bench upgrade-test chaos chaos-outage clean
 
 # From the environment, never pasted into a command: a request may hold quotes, dollars and semicolons.
 override TEXT := $(value TEXT)
@@ -44,6 +44,9 @@ upgrade-test: $(READY) ## moves live runs of an earlier revision (FROM=v0.1.0) t
 
 chaos: $(READY) ## kills parts of a running lab at random: KILLS=200, SEED=1, STATE=file to add calls up
 	@KILLS="$(KILLS)" SEED="$(SEED)" STATE="$(STATE)" $(RUN) -m tests.chaos.kills
+
+chaos-outage: $(READY) ## takes Valkey away from a running lab: SECONDS="8 40 300", LEASE_S=20, HOW="stop kill"
+	@SECONDS="$(SECONDS)" LEASE_S="$(LEASE_S)" HOW="$(HOW)" $(RUN) -m tests.chaos.outage
 
 clean: ## removes what the targets left, apart from .venv
 	rm -rf build demo-out bench-out .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -13,14 +13,12 @@ from __future__ import annotations
 import json
 import os
 import random
-import re
 import sys
 import tempfile
 import time
-from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +26,7 @@ import psutil
 import yaml
 
 from bot.simulator import Simulator
-from lab import events, store
+from lab import store
 from lab.ledger import Ledger
 from lab.plan import Plan
 from lab.run import FINAL_RUN, Answer, Experiment, RunState
@@ -36,6 +34,7 @@ from lab.settings import Settings, load
 from terminal import stack as stacks
 from terminal.demo import CHANNEL, USER, write_config
 from terminal.stack import Stack
+from tests.chaos import counting
 
 SIGNS = ("lost", "doubled", "overlapping", "unfinished")
 LEASE_S, RENEW_S = 4.0, 0.5
@@ -49,7 +48,6 @@ AT_ONCE = 9
 """Runs that wait or run at any moment."""
 QUIET_S = 240.0
 """How long the lab may take to finish everything after the last kill."""
-CLAIM = re.compile(r"(exp-\d+/\d+): claimed card (\d+), attempt (\d+)")
 
 Victims = Callable[[Stack], list[psutil.Process]]
 
@@ -213,67 +211,18 @@ def _wait_for_all(stack: Stack, night: Night) -> list[str]:
 def _count(settings: Settings, ledger: Ledger, night: Night, unfinished: list[str]) -> dict[str, Any]:
     runs = [run for e in night.experiments for run in ledger.runs(e)]
     expected = 3 * len(night.experiments)
-    ends = Counter(event.subject for event in _events(ledger) if event.kind == "run.finished")
+    ends = counting.ends(ledger)
     failed = {run.id: f"{run.cause}: {run.message}" for run in runs if run.state is RunState.FAILED}
-    attempts = list(_attempts(settings))
+    attempts = list(counting.attempts(settings))
     return {
         "runs": len(runs),
         "attempts": len(attempts),
         "lost": expected - len(runs),
-        "doubled": sum(n > 1 for n in ends.values()) + _overlaps(attempts, lambda a: a.run_id),
-        "overlapping": _overlaps(attempts, lambda a: a.card),
+        "doubled": sum(n > 1 for n in ends.values()) + counting.overlaps(attempts, lambda a: a.run_id),
+        "overlapping": counting.overlaps(attempts, lambda a: a.card),
         "unfinished": len(unfinished) + len(failed),
         "which": [*unfinished, *(f"{run_id} {why}" for run_id, why in failed.items())],
     }
-
-
-def _events(ledger: Ledger) -> list[events.Event]:
-    return [events.parse(entry_id, fields) for entry_id, fields in ledger.client.xrange(events.STREAM)]
-
-
-@dataclass(frozen=True)
-class Attempt:
-    """When a trainer was at work, by its own metrics."""
-
-    run_id: str
-    card: str
-    began: float
-    ended: float
-
-
-def _attempts(settings: Settings) -> Iterator[Attempt]:
-    claimed = _claims(settings.data_dir / "logs" / "work.log")
-    for path in settings.runs_dir.glob("exp-*/*/attempt-*/metrics.jsonl"):
-        run_id = f"{path.parents[2].name}/{path.parents[1].name}"
-        card = claimed.get((run_id, int(path.parent.name.removeprefix("attempt-"))), "?")
-        times = [t for line in path.read_text(errors="replace").splitlines() if (t := _time(line))]
-        if times:
-            yield Attempt(run_id, card, min(times), max(times))
-
-
-def _claims(log: Path) -> dict[tuple[str, int], str]:
-    found = CLAIM.findall(log.read_text(errors="replace"))
-    return {(run_id, int(attempt)): card for run_id, card, attempt in found}
-
-
-def _time(line: str) -> float | None:
-    try:
-        return float(json.loads(line)["t"])
-    except (ValueError, KeyError, TypeError):
-        return None
-
-
-def _overlaps(attempts: list[Attempt], of: Callable[[Attempt], str]) -> int:
-    """Pairs of attempts of one run, or on one card, that were at work at the same time."""
-    groups: dict[str, list[Attempt]] = defaultdict(list)
-    for attempt in attempts:
-        groups[of(attempt)].append(attempt)
-    count = 0
-    for name, group in groups.items():
-        group.sort(key=lambda a: a.began)
-        if name != "?":
-            count += sum(later.began < earlier.ended for earlier, later in pairwise(group))
-    return count
 
 
 def _added(figures: dict[str, Any]) -> dict[str, Any]:
