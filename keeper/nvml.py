@@ -38,6 +38,10 @@ def kernel_cards() -> frozenset[str]:
         return frozenset()
 
 
+SLOWED = {0x08: "slowed down by the hardware", 0x20: "heat", 0x40: "heat, by the hardware", 0x80: "its power supply"}
+"""nvmlClocksThrottleReason* that mean trouble; a power cap under load and an idle card do not."""
+
+
 class DriverCards:
     """The cards of this host's NVIDIA driver, MIG slices as cards of their own; a `CardSource`.
 
@@ -361,6 +365,13 @@ class _PhysicalCard:
         processes = self._processes(handle, errors)
         temperature = _tried(pynvml.nvmlDeviceGetTemperature, self.handle, pynvml.NVML_TEMPERATURE_GPU)
         power = _tried(pynvml.nvmlDeviceGetPowerUsage, handle)
+        slowed = _tried(pynvml.nvmlDeviceGetCurrentClocksThrottleReasons, self.handle)
+        broken = _tried(
+            pynvml.nvmlDeviceGetTotalEccErrors,
+            self.handle,
+            pynvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED,
+            pynvml.NVML_VOLATILE_ECC,
+        )
         unread = used is None and processes is None
         if unread and utilization is None and errors:
             raise _Lost(f"the driver answers only errors for it ({errors[-1]})")
@@ -374,6 +385,8 @@ class _PhysicalCard:
             utilization_pct=None if utilization is None else float(utilization.gpu),
             temperature_c=None if temperature is None else float(temperature),
             power_mw=power,
+            throttled=None if slowed is None else ", ".join(why for bit, why in SLOWED.items() if slowed & bit),
+            ecc_errors=broken,
             processes=processes or (),
             problem="neither its memory nor its processes can be read, so it may be busy" if unread else None,
             read_at=self.clock(),

@@ -22,6 +22,9 @@ START_S = 180.0
 """A run's first minutes: libraries, data and the first compilation leave the card idle."""
 FORGET_S = 86_400.0
 """A host that has been silent so long is taken for one that was taken away."""
+UNREAD_S = 60.0
+"""Readings older than this, of a host that is up, mean that nobody takes any there."""
+UNREAD = "nobody reads them: is `overnight keep` running there?"
 UNHEARD = 6
 """So many times its usual pause, and whoever talks to a service counts as gone."""
 BROKEN = re.compile(r"\becc\b|uncorrectable|\bxid\b|row remap", re.IGNORECASE)
@@ -115,7 +118,10 @@ def _fresh(card: Card, seen: Seen) -> bool:
 def _hosts(seen: Seen) -> Iterator[Sample]:
     for host, at in words_of(seen).items():
         yield Sample("host.silent_s", host, max(0.0, seen.now - at), {"host": host})
+    reads = {host.host for host in seen.cards if seen.now - host.published_at <= UNREAD_S}
     for one in seen.hosts:
+        if one.host not in reads and seen.now - one.published_at <= UNREAD_S:
+            yield Sample("host.unreadable", one.host, 1.0, {"host": one.host}, note=UNREAD)
         free = None if one.disk_free_bytes is None else one.disk_free_bytes / 2**30
         yield Sample("host.disk_free_gb", one.host, free, {"host": one.host})
 
@@ -123,8 +129,8 @@ def _hosts(seen: Seen) -> Iterator[Sample]:
 def _host_cards(host: HostCards, seen: Seen) -> Iterator[Sample]:
     labels = {"host": host.host}
     speaks = seen.now - host.published_at <= READING_MAX_AGE_S
-    unreadable = float(host.problem is not None) if speaks else None
-    yield Sample("host.unreadable", host.host, unreadable, labels, note=host.problem or "")
+    if speaks:
+        yield Sample("host.unreadable", host.host, float(host.problem is not None), labels, note=host.problem or "")
     if host.keeper is not None:
         yield from _keeper(host.keeper, labels, seen.now if speaks else None)
 
@@ -147,10 +153,19 @@ def _card(card: Card, host: HostCards, seen: Seen) -> Iterator[Sample]:
     speaks = seen.now - host.published_at <= READING_MAX_AGE_S
     why = card.problem or ""
     yield Sample("card.lost", card.uuid, float(card.lost) if speaks else None, labels, note=why or "no answer")
-    broken = seen.quarantined.get(card.uuid) or (why if BROKEN.search(why) and not card.lost else "")
+    broken = _broken(card) or seen.quarantined.get(card.uuid, "")
     yield Sample("card.broken", card.uuid, float(bool(broken)) if speaks else None, labels, note=broken)
     hot = card.temperature_c if _fresh(card, seen) else None
     yield Sample("card.temperature_c", card.uuid, hot, labels)
+    slowed = None if card.throttled is None or not _fresh(card, seen) else float(bool(card.throttled))
+    yield Sample("card.throttled", card.uuid, slowed, labels, note=card.throttled or "")
+
+
+def _broken(card: Card) -> str:
+    """What the card reports that does not pass; empty when it reports nothing."""
+    if card.ecc_errors:
+        return f"{card.ecc_errors} uncorrectable memory errors since the driver was loaded"
+    return card.problem or "" if not card.lost and BROKEN.search(card.problem or "") else ""
 
 
 def _training(card: Card, run: Run, seen: Seen) -> Iterator[Sample]:

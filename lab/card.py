@@ -47,6 +47,10 @@ class Card(Record):
     utilization_pct: float | None = None
     temperature_c: float | None = None
     power_mw: int | None = None
+    throttled: str | None = None
+    """Why the driver slows it down, for people; `""` while it does not."""
+    ecc_errors: int | None = None
+    """Memory errors that could not be corrected since the driver was loaded."""
     processes: tuple[CardProcess, ...] = ()
     lost: bool = False
     """The driver no longer answers for this card."""

@@ -3,6 +3,7 @@
  *
  *   driver   error code of every call; absent: the driver works
  *   0, 1...  one physical card a file, "key value" lines: uuid name bus total used v2_used util temp power procs mig
+ *            throttle ecc
  *            procs: pid:bytes pid:bytes, with -1 bytes for "not available"; mig: how many slices (files 0.0, 0.1...)
  *            lost 1: GPU_IS_LOST; error N: every call gives N; hang 1: calls block until the line is gone
  * A key that is absent is NOT_SUPPORTED. */
@@ -162,6 +163,14 @@ int nvmlDeviceGetPowerUsage(void *handle, unsigned *milliwatts) {
     int code = number(handle, "power", &power);
     if (!code) *milliwatts = (unsigned)power;
     return code;
+}
+
+int nvmlDeviceGetCurrentClocksThrottleReasons(void *handle, unsigned long long *reasons) {
+    return number(handle, "throttle", reasons);
+}
+
+int nvmlDeviceGetTotalEccErrors(void *handle, int type, int counter, unsigned long long *count) {
+    return type == 1 && counter == 0 ? number(handle, "ecc", count) : NOT_SUPPORTED; /* uncorrected, volatile */
 }
 
 struct process { unsigned pid; unsigned long long bytes; unsigned gpu_instance, compute_instance; };

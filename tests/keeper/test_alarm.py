@@ -128,6 +128,20 @@ def test_a_dead_host_is_told_though_nobody_is_left_to_say_so(lab: Lab) -> None:
     assert lab.open() == {}
 
 
+def test_a_host_whose_cards_nobody_reads_is_told(lab: Lab) -> None:
+    """`overnight keep` died and `work` did not: no card there is free any more, and nobody would know why."""
+    lab.speaks = False
+    lab.each = lambda: hosts.publish_host(lab.client, Host(host="node07", version="1", published_at=lab.now))
+    lab.go(150)
+    alert = lab.open()["cards_unreadable"]
+    lab.each = lambda: None
+    lab.speaks = True
+    lab.go(60)
+
+    assert "overnight keep" in next(iter(alert.members.values())).text
+    assert lab.open() == {}
+
+
 def test_a_host_that_leaves_in_order_is_no_alert(lab: Lab) -> None:
     """`overnight up` ended by Ctrl-C wakes nobody."""
     lab.speaks = False
@@ -283,6 +297,18 @@ def test_a_card_that_gets_too_hot_has_its_run_saved(lab: Lab) -> None:
 
     assert "too_hot" in lab.open()
     assert lab.ledger.run(f"{experiment.id}/1").wish == "checkpoint"
+
+
+def test_uncorrectable_errors_and_throttling_are_told(lab: Lab) -> None:
+    """As the driver reports them."""
+    lab.card = lab.card.model_copy(update={"ecc_errors": 2, "throttled": "heat"})
+    lab.go(150)
+    texts = {rule: next(iter(alert.members.values())).text for rule, alert in lab.open().items()}
+
+    assert texts == {
+        "card_broken": "GPU 0 (GPU-1): 2 uncorrectable memory errors since the driver was loaded",
+        "throttled": "GPU 0: heat",
+    }
 
 
 def test_a_quarantined_card_is_told(lab: Lab) -> None:

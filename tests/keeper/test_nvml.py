@@ -116,6 +116,18 @@ def test_memory_falls_back_to_the_first_version(driver: FakeDriver) -> None:
     assert card.memory_used_bytes == 2 * GIB
 
 
+def test_a_slowed_or_broken_card_says_so(driver: FakeDriver) -> None:
+    """A power cap under load and an idle card are no trouble; a driver that does not tell leaves it unknown."""
+    driver.card(0, throttle=0x01 | 0x04, ecc=0)
+    driver.card(1, throttle=0x04 | 0x40, ecc=2)
+    driver.card(2)
+    fine, bad, silent = DriverCards("lab-a").read()
+
+    assert (fine.throttled, fine.ecc_errors) == ("", 0)
+    assert (bad.throttled, bad.ecc_errors) == ("heat, by the hardware", 2)
+    assert (silent.throttled, silent.ecc_errors) == (None, None)
+
+
 def test_what_the_driver_does_not_tell_is_unknown_and_never_zero(driver: FakeDriver) -> None:
     driver.card(0, util=None, temp=None, power=None, name=None)
     driver.card(1, total=0, used=0, v2_used=0)
