@@ -44,7 +44,7 @@ class Courier:
         self._ledger = Ledger(client)
         self._client = client
         self._desk = Desk(self._ledger, self._posted, web, store.connect(settings, decode=False))
-        self._operators = operators(settings)
+        self._operators, self._admins = operators(settings), admins(settings)
         self._interval_s = settings.slack.update_interval_s
         self._stop = threading.Event()
         self._news = threading.Event()
@@ -139,10 +139,13 @@ class Courier:
         try:
             if note not in self._hopeless:
                 self._desk.deliver(note, unsure=note in self._unsure)
+            else:
+                self.outbox.add(*elsewhere(note, self._operators, self._admins))
         except Later as later:
             return self._postpone(note, later)
         except Refused as refused:
             self._hopeless.add(note)
+            self.outbox.add(*elsewhere(note, self._operators, self._admins))
             log.error("%s: its %s is given up, %s", note.subject, note.kind, refused)
         except UnknownRecord as error:
             log.warning("%s: its %s is given up, %s", note.subject, note.kind, error)
@@ -202,8 +205,19 @@ def notes_for(event: Event) -> list[Note]:
 def operators(settings: Settings) -> list[Conversation]:
     """Where is told what concerns no thread: the alert channel, else a direct message to each admin of Slack's."""
     channel = settings.alerts.channel
-    chosen = [channel] if channel else [user for user in settings.admins if USER.fullmatch(user)]
-    return [Conversation("", name, "") for name in chosen]
+    return [Conversation("", channel, "")] if channel else admins(settings)
+
+
+def admins(settings: Settings) -> list[Conversation]:
+    """The direct messages of those admins that are Slack's."""
+    return [Conversation("", user, "") for user in settings.admins if USER.fullmatch(user)]
+
+
+def elsewhere(note: Note, operators: Sequence[Conversation], admins: Sequence[Conversation]) -> list[Note]:
+    """Where an alert is told that Slack refuses in its place: an archived channel must not hide a lost card."""
+    if note.kind not in ("alert", "silence") or note.place in admins:
+        return []
+    return [Note(note.kind, note.subject, place) for place in (admins if note.place in operators else operators)]
 
 
 def alert_notes(event: Event, operators: Sequence[Conversation]) -> list[Note]:

@@ -190,6 +190,18 @@ def test_without_a_channel_each_admin_gets_a_direct_message(alone: Scene) -> Non
     assert lab.alerts.alert(alert.id).acknowledged_by == BEN
 
 
+def test_a_channel_that_refuses_the_bot_does_not_hide_an_alert(alone: Scene) -> None:
+    """Nobody invited it, or somebody archived the channel: the admins read it instead, and its end too."""
+    wrong = AlertSettings(channel="C0PRIVATE")
+    alone.settings = alone.settings.model_copy(update={"admins": (BEN,), "alerts": wrong})
+    with alone.bot():
+        lab = Lab(alone, alone.slack.im(BEN), time.time())
+        lab.find("card_lost")
+        root = lab.root("has lost cards")
+        lab.find("card_lost", "clear", later_s=60)
+        alone.wait(lambda: "resolved" in alone.now(root, lab.channel), "the end")
+
+
 def test_a_bot_that_starts_anew_posts_nothing_again(alone: Scene) -> None:
     """Nor does a post whose answer was lost stand there twice."""
     alone.settings = alone.settings.model_copy(update={"alerts": AlertSettings(channel=LAB)})
