@@ -35,7 +35,7 @@ def main(n_runs: int) -> dict[str, Any]:
         )
         with store.embedded(settings):
             client = store.connect(settings)
-            claims = _claims(Leases(client, 10), Ledger(client), client)
+            claims = claim_seconds(Leases(client, 10), Ledger(client), client)
             runs, moments = _work(settings, client, n_runs)
     return {
         "runs": len(runs),
@@ -66,7 +66,7 @@ def _work(settings: Settings, client: store.Client, n_runs: int) -> tuple[list[R
     return runs, {run.id: moments[run.id] for run in runs}
 
 
-def _claims(leases: Leases, ledger: Ledger, client: store.Client) -> list[float]:
+def claim_seconds(leases: Leases, ledger: Ledger, client: store.Client) -> list[float]:
     """Seconds of single claims on an idle Redis."""
     lab = Lab(Settings(host="bench"), client, ledger)
     seconds = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import multiprocessing
 import os
 import signal
@@ -11,6 +12,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from multiprocessing.context import ForkProcess
 from typing import Any
+
+import psutil
 
 from lab import hosts, logs
 from lab.card import Card, HostCards
@@ -79,6 +82,17 @@ class Lab:
         os.kill(process.pid, sig)
         process.join(15)
         assert not process.is_alive(), f"{name} did not end"
+
+    def lose(self) -> None:
+        """The whole host is gone at once: nothing of it ends in order, and nobody publishes its cards any more."""
+        self._ended.set()
+        parts = [psutil.Process(process.pid) for process in self.processes.values()]
+        for process in [child for part in parts for child in part.children(recursive=True)] + parts:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
+        for process in self.processes.values():
+            process.join(15)
+        self.processes.clear()
 
     def close(self) -> None:
         for process in self.processes.values():
