@@ -12,8 +12,9 @@ from typing import Any
 import redis
 from rq import Queue
 
-from lab import events, leases, tally
+from lab import events, tally
 from lab.alert import ALERTS
+from lab.leader import DISPATCH, leader_key
 from lab.plan import Priority
 from lab.queue import AGENT
 from lab.records import index_key
@@ -64,7 +65,7 @@ def take(client: Client) -> Census:
         queued = index_key("run", RunState.QUEUED)
         pipe.sort(queued, by="nosort", get=[f"{PREFIX}run:*->priority", f"{PREFIX}run:*->queued_at"])
         pipe.zrange(index_key("request", RequestState.RECEIVED), 0, 0, withscores=True)
-        pipe.exists(leases.LEADER_KEY)
+        pipe.exists(leader_key(DISPATCH))
         pipe.llen(Queue.redis_queue_namespace_prefix + AGENT)
         pipe.hvals(ALERTS)
         pipe.hgetall(tally.KEY)

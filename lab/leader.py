@@ -10,6 +10,15 @@ from lab.store import PREFIX, Client
 LEADER_S = 10.0
 """A leader that died is replaced after so long; a leader renews well within it."""
 
+DISPATCH = "dispatch"
+"""The job of the dispatcher."""
+
+
+def leader_key(job: str) -> str:
+    """Redis key of the lock; it is there while somebody leads."""
+    return f"{PREFIX}leader:{job}"
+
+
 _RENEW = """
 local holder = redis.call('GET', KEYS[1])
 if holder and holder ~= ARGV[1] then return 0 end
@@ -29,7 +38,7 @@ class Leadership:
 
     def __init__(self, client: Client, job: str, hold_s: float = LEADER_S) -> None:
         self.name = f"{os.getpid()}-{uuid.uuid4().hex[:8]}"
-        self._key = f"{PREFIX}leader:{job}"
+        self._key = leader_key(job)
         self._hold_ms = round(hold_s * 1000)
         self._renew = client.register_script(_RENEW)
         self._release = client.register_script(_RELEASE)

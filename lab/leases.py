@@ -8,9 +8,6 @@ from lab.errors import LeaseRefused
 from lab.run import Record, RunState
 from lab.store import PREFIX, Client
 
-LEADER_KEY = f"{PREFIX}leader:dispatch"
-"""Name of the dispatcher that leads, with expiry."""
-
 
 class Lease(Record):
     """A run's hold on its cards; it ends by itself when it is not renewed."""

@@ -13,7 +13,7 @@ from prometheus_client.exposition import choose_encoder
 
 from lab import hosts, store
 from lab.errors import ConfigError
-from lab.leases import LEADER_KEY
+from lab.leader import DISPATCH, leader_key
 from lab.settings import Settings
 from lab.store import Client
 from terminal.metrics import Lab
@@ -45,7 +45,7 @@ def health(client: Client) -> Health:
     """The lab works when Redis answers, a dispatcher leads and a host's workers are up; Slack is no part of it."""
     try:
         missing = {}
-        if not client.exists(LEADER_KEY):
+        if not client.exists(leader_key(DISPATCH)):
             missing["leader"] = "no dispatcher leads; is `overnight dispatch` (or `up`) running?"
         if not hosts.hosts(client):
             missing["host"] = "no host's workers are up; is `overnight work` (or `up`) running?"

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import logging
-import os
 import signal
 import time
-import uuid
 from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -14,7 +12,7 @@ from lab import events, hosts, store
 from lab.card import Card, Host, HostCards
 from lab.cardtable import CardUse, free, usable
 from lab.errors import MoveRefused, UnknownRecord
-from lab.leases import LEADER_KEY
+from lab.leader import DISPATCH, LEADER_S, Leadership
 from lab.ledger import HOLDS_CARD, Ledger
 from lab.run import RunState
 from lab.settings import Settings
@@ -27,36 +25,9 @@ from workers.recover import Recovery
 
 log = logging.getLogger(__name__)
 
-LEADER_S = 10.0
-"""A leader that died is replaced after so long; a leader renews at least every second."""
 RECOVER_EVERY_S = 2.0
 READING_LAG_S = 1.0
 """A reading takes a moment, and a driver may list a process a little after its end."""
-
-_RENEW = """
-local holder = redis.call('GET', KEYS[1])
-if holder and holder ~= ARGV[1] then return 0 end
-redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
-return 1
-"""
-_RELEASE = "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0"
-
-
-class Leadership:
-    """At most one dispatcher leads; two for a moment would do no harm, since every move is compare-and-set."""
-
-    def __init__(self, client: Client) -> None:
-        self.name = f"{os.getpid()}-{uuid.uuid4().hex[:8]}"
-        self._renew = client.register_script(_RENEW)
-        self._release = client.register_script(_RELEASE)
-
-    def hold(self) -> bool:
-        """True when this one leads for the next LEADER_S."""
-        return bool(self._renew(keys=[LEADER_KEY], args=[self.name, round(LEADER_S * 1000)]))
-
-    def release(self) -> None:
-        """Another one may lead at once."""
-        self._release(keys=[LEADER_KEY], args=[self.name])
 
 
 @dataclass
@@ -101,7 +72,7 @@ class Dispatcher:
         self.client = client
         self.settings = settings
         self.ledger = Ledger(client)
-        self.leadership = Leadership(client)
+        self.leadership = Leadership(client, DISPATCH)
         self.recovery = Recovery(client, settings)
         self.accounts = Accounts(self.ledger)
         self.leads = False

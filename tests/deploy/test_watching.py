@@ -21,7 +21,7 @@ import yaml
 from lab import hosts, tally
 from lab.card import Card, Host, HostCards, KeeperStatus
 from lab.census import Census
-from lab.leases import LEADER_KEY
+from lab.leader import DISPATCH, leader_key
 from lab.store import Client
 from terminal.exporter import Exporter
 from terminal.metrics import Seen, families
@@ -201,7 +201,7 @@ def fill(client: Client) -> None:
     keeper = KeeperStatus(card="GPU-1", pid=7, last_beat_at=now)
     hosts.publish_cards(client, HostCards(host="lab-a", cards=(*cards, lost), keeper=keeper, published_at=now))
     hosts.publish_host(client, Host(host="lab-a", version="0.1.0", disk_free_bytes=2**40))
-    client.set(LEADER_KEY, "me")
+    client.set(leader_key(DISPATCH), "me")
     client.set("on:quarantine:GPU-0", "Xid 79")
     hot = json.dumps({"rule": "too_hot", "severity": "critical", "state": "firing"})
     client.hset("on:alert:records", "al-1", hot)

@@ -200,9 +200,7 @@ def test_the_note_tells_what_the_card_does_and_what_is_wrong_with_it() -> None:
 def test_the_note_tells_what_the_keeper_can_show_and_costs() -> None:
     """An operator who pays for a held card sees whether that does anything."""
     kept = card(0, role="keeper")
-    shown = keeper(
-        "GPU-0", platform="pai-dsw", verdict="ineffective", reason="it read 0.0 %", cost=3.5, held_s=7200
-    )
+    shown = keeper("GPU-0", platform="pai-dsw", verdict="ineffective", reason="it read 0.0 %", cost=3.5, held_s=7200)
 
     assert note(kept, status=shown) == "keeper, ineffective: it read 0.0 %, cost 3.50 in 2.0 h"
     assert note(kept, status=keeper("GPU-0", mode="duty", state="yielding")) == (

@@ -24,7 +24,8 @@ from lab import hosts
 from lab import store as stores
 from lab.card import Card, Host, HostCards, KeeperStatus
 from lab.errors import ConfigError
-from lab.leases import LEADER_KEY, Leases
+from lab.leader import DISPATCH, leader_key
+from lab.leases import Leases
 from lab.ledger import Ledger
 from lab.plan import Plan
 from lab.run import Answer
@@ -180,7 +181,7 @@ def test_the_keeper_the_outbox_the_disk_and_the_leader_are_told(store: Client) -
     Outbox(store).add(
         Note("answer", "req-1", Conversation("T1", "C1", "1.0")), Note("plan", "exp-1", Conversation("T1", "C1", "2.0"))
     )
-    store.set(LEADER_KEY, "me")
+    store.set(leader_key(DISPATCH), "me")
 
     keeps = {"host": "lab-a", "card": "GPU-1"}
     assert value(store, "overnight_keeper_beats_total", **keeps) == 12
@@ -259,7 +260,7 @@ def test_health_is_503_until_leader_and_host_are_there_and_names_what_is_missing
     assert set(json.loads(body)["missing"]) == {"leader", "host"}
 
     publish(store, card(1))
-    store.set(LEADER_KEY, "me")
+    store.set(leader_key(DISPATCH), "me")
 
     status, _, body = get(f"{served}/health")
     assert (status, json.loads(body)) == (200, {"ok": True, "missing": {}})
