@@ -12,6 +12,8 @@ from lab.errors import CardError
 from lab.processes import end_group
 
 POLL_S = 0.05
+LET_GO_S = 1.0
+"""A trainer whose group nobody had named yet is on its way out with its parent, and holds the lock that long."""
 
 
 def lock_path(folder: Path, uuid: str) -> Path:
@@ -64,8 +66,11 @@ class CardLock:
             group = self.group()
             if group is not None:
                 end_group(group, grace_s=0.0, wait_s=wait_s)
-            if not self._try():
-                return False
+            deadline = time.monotonic() + LET_GO_S
+            while not self._try():
+                if time.monotonic() >= deadline:
+                    return False
+                time.sleep(POLL_S)
         os.ftruncate(self.file, 0)
         return True
 

@@ -96,7 +96,8 @@ def release_after_child() -> None:
         return
     client = store.connect(_post.settings)
     try:
-        release_card(_post.settings, client, _post.card.uuid, _post.worker)
+        if not release_card(_post.settings, client, _post.card.uuid, _post.worker):
+            log.warning("card %s: what its child held is left to expire", _post.card.uuid)
     except store.AWAY as error:
         log.warning("card %s: what its child held is left to expire: %s", _post.card.uuid, error)
 
