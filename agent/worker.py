@@ -19,11 +19,17 @@ from lab.settings import Settings
 log = logging.getLogger(__name__)
 
 
+_pool = 0
+"""Process id of the pool."""
+
+
 class AgentWorker(Worker):
     """An RQ worker that ends with its pool and imports what it needs before the first request comes."""
 
     def bootstrap(self, *args: Any, **kwargs: Any) -> None:
         die_with_parent()
+        if os.getppid() != _pool:  # it died before the line above
+            os._exit(1)
         import agent.intake
         import agent.reporting  # noqa: F401  the forked process of each job finds them imported
 
@@ -43,6 +49,8 @@ def main(settings: Settings) -> None:
     Raises:
         StoreAwayError: Redis does not answer at start.
     """
+    global _pool
+    _pool = os.getpid()
     desk.lay(settings)
     client = store.connect(settings, decode=False)
     store.check(client, settings)

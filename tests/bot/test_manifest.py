@@ -16,6 +16,8 @@ METHODS = {
     "chat_update": "chat:write",
     "files_upload_v2": "files:write",
     "conversations_replies": "channels:history groups:history im:history mpim:history",
+    "conversations_history": "channels:history groups:history im:history mpim:history",
+    "conversations_open": "im:write",
     "auth_test": "",
 }
 EVENTS = {

@@ -303,7 +303,7 @@ def test_metrics_are_read_line_by_whole_line(lab: Lab) -> None:
     whole = metrics.read()
 
     assert (nothing, half, whole) == (None, None, "epoch")
-    expected = Progress(step=5, steps_total=10, epoch=1, metrics={"val_acc": 0.5, "train_loss": None})
+    expected = Progress(step=5, steps_total=10, epoch=1, metrics={"val_acc": 0.5, "train_loss": None}, phase="train")
     assert metrics.progress.model_copy(update={"at": 0.0}) == expected
     assert metrics.read() is None
 
