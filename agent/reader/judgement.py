@@ -13,7 +13,7 @@ from agent.reader import negations
 from agent.reader.draft import Draft
 from agent.reader.numbers import FLAGS
 from agent.reader.reading import PreviousPlan
-from agent.reader.wording import say
+from agent.reader.wording import GRIDS, say
 from lab.plan import MAX_RUNS, Axis, Scalar, number
 
 MOST_EPOCHS = 100_000
@@ -202,7 +202,7 @@ def _range(draft: Draft, axis: axis_table.Axis, told: axis_table.Told, draws: bo
     if how:
         ends = {"low": f"{interval.low:g}", "high": f"{interval.high:g}"}
         listed = ", ".join(f"{p:g}" for p in points)
-        draft.note("note_grid", axis=axis.name, how=how, list=listed, **ends)
+        draft.note("note_grid", axis=axis.name, how=GRIDS[how] if draft.chinese else how, list=listed, **ends)
 
 
 def _seeds(draft: Draft) -> None:

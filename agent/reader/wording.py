@@ -68,6 +68,16 @@ SENTENCES: dict[str, tuple[str, str]] = {
 }  # fmt: skip
 
 
+GRIDS = {
+    "a decade grid": "数量级",
+    "doublings": "倍增",
+    "every whole number": "整数",
+    "steps of 0.1": "步长 0.1",
+    "5 values, evenly spaced": "等距 5 个值",
+}
+"""How a range became a list, in Chinese."""
+
+
 def say(key: str, chinese: bool, **fields: object) -> str:
     """The sentence in the asker's language."""
     return SENTENCES[key][chinese].format(**fields)
