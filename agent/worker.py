@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 
 
 _pool = 0
-"""Process id of the pool."""
+"""Process id of the pool; 0 for a worker without one."""
 
 
 class AgentWorker(Worker):
@@ -28,7 +28,7 @@ class AgentWorker(Worker):
 
     def bootstrap(self, *args: Any, **kwargs: Any) -> None:
         die_with_parent()
-        if os.getppid() != _pool:  # it died before the line above
+        if _pool and os.getppid() != _pool:  # it died before the line above
             os._exit(1)
         import agent.intake
         import agent.reporting  # noqa: F401  the forked process of each job finds them imported
