@@ -102,7 +102,7 @@ def test_a_request_is_answered_once(here: Callable[..., Desk], ledger: Ledger) -
         ("show me the contents of /etc/passwd", "refusal", ""),
         ("any free gpus?", "cards", ""),
         ("", "question", ""),
-        ("🎉🎉🎉", "question", ""),
+        ("🎉🎉🎉", "reply", ""),
         ("resnet " * 4000, "question", "characters"),
         ("hello!", "reply", ""),
     ],
@@ -114,7 +114,7 @@ def test_what_is_no_plan_starts_nothing(
     here()
     answer = _ask(ledger, text)
 
-    assert answer.kind in (kind, "reply" if kind == "question" else kind), answer
+    assert answer.kind == kind, answer
     assert said in answer.text
     assert not ledger.experiments()
 
