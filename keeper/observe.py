@@ -14,8 +14,8 @@ from lab import beacons, hosts
 from lab.beacons import Beacon
 from lab.card import READING_MAX_AGE_S, Card, Host, HostCards, KeeperStatus
 from lab.estimate import duration
-from lab.ledger import HOLDS_CARD, Ledger
-from lab.run import Progress, Run, RunState
+from lab.ledger import Ledger
+from lab.run import HOLDS_CARD, Progress, Run, RunState
 from lab.store import Client
 
 START_S = 180.0

@@ -1,6 +1,7 @@
 """The ledger: requests, experiments and runs in Redis, moved by compare-and-set together with their events.
 
-Finished states never change, and repeating a call is harmless. How a record is kept and moved stands in lab/records.
+Finished states never change, and repeating a call is harmless. How a record is kept and moved stands in lab/records,
+how runs move in lab/runs and lab/wishes.
 """
 
 from __future__ import annotations
@@ -9,55 +10,41 @@ import json
 import re
 import time
 from collections.abc import Iterable
-from typing import Any, Literal
+from typing import Any
 
 from redis.client import Pipeline
-from rq import Queue
 
 from lab import tally
-from lab.cardtable import CardUse
-from lab.errors import FenceError, MoveRefused, UnknownRecord
-from lab.plan import Plan, Priority
-from lab.queue import AGENT, ANSWER, RUN_ATTEMPT, WRITE_REPORT, card_queue, open_queue, put
-from lab.records import Records, record_key
+from lab.errors import MoveRefused, UnknownRecord
+from lab.plan import Plan
+from lab.queue import ANSWER, put
+from lab.records import record_key
 from lab.run import (
+    EXPERIMENT_ID,
     FINAL_EXPERIMENT,
     FINAL_RUN,
     Answer,
     Estimate,
     Experiment,
     ExperimentState,
-    Progress,
     Request,
     RequestState,
     Run,
-    RunResult,
     RunState,
 )
+from lab.runs import counts_key, experiment_of
 from lab.store import PREFIX, Client
+from lab.wishes import Wishes
 
 CLAIM_S = 90_000
 """An event id is remembered so long (25 h): longer than any redelivery by a chat service."""
 
-PROGRESS_S = 7 * 86_400
 FIGURE_S = 30 * 86_400
 HISTORY_LENGTH = 20
 
-EXPERIMENT_ID = re.compile(r"^exp-\d+$")
-RUN_ID = re.compile(r"^exp-\d+/\d+$")
 
-NOWHERE: dict[str, Any] = {"card": None, "cards": (), "pid": None}
-"""Fields of a run that holds no card."""
-HOLDS_CARD = (RunState.DISPATCHED, RunState.RUNNING, RunState.CANCELLING)
-
-
-class Ledger(Records):
+class Ledger(Wishes):
     """The one writer of requests, experiments, runs, progress and reports; any process may hold one."""
-
-    def __init__(self, client: Client) -> None:
-        super().__init__(client)
-        self._agent_queue = open_queue(client, AGENT)
-        self._card_queues: dict[str, Queue] = {}
 
     # -- requests ------------------------------------------------------------------------------------------------
 
@@ -157,6 +144,11 @@ class Ledger(Records):
         """The experiments that were proposed in a conversation, oldest first."""
         return self._read_many(Experiment, self.client.zrange(_conversation(conversation), 0, -1))
 
+    def runs(self, experiment_id: str) -> list[Run]:
+        """The runs of an experiment by number; empty before it is approved."""
+        experiment = self.experiment(experiment_id)
+        return self._read_many(Run, [f"{experiment_id}/{n}" for n in range(1, experiment.total_runs + 1)])
+
     def approve(self, experiment_id: str, by: str) -> Experiment:
         """The experiment is approved and its runs are queued, once.
 
@@ -202,224 +194,6 @@ class Ledger(Records):
                 self.cancel_run(run.id, by)
         return self.experiment(experiment_id)
 
-    # -- runs ----------------------------------------------------------------------------------------------------
-
-    def run(self, run_id: str) -> Run:
-        """The run. Raises UnknownRecord."""
-        if not RUN_ID.match(run_id):
-            raise UnknownRecord(run_id)
-        return self._read(Run, run_id)
-
-    def runs(self, experiment_id: str) -> list[Run]:
-        """The runs of an experiment by number; empty before it is approved."""
-        experiment = self.experiment(experiment_id)
-        return self._read_many(Run, [f"{experiment_id}/{n}" for n in range(1, experiment.total_runs + 1)])
-
-    def runs_in(self, *states: RunState) -> list[Run]:
-        """Every run in one of the states, oldest first."""
-        return self._all(Run, states)
-
-    def waiting(self) -> dict[str, float]:
-        """Every queued run's id to the time when it was first queued, oldest first; reads no records."""
-        return dict(self.client.zrange(f"{PREFIX}index:run:{RunState.QUEUED}", 0, -1, withscores=True))
-
-    def bind(self, run_id: str, cards: tuple[str, ...], host: str, index: int) -> Run:
-        """The queued run is dispatched to its cards, its entry lies in the queue of the first one.
-
-        Raises:
-            MoveRefused: it is not queued any more.
-        """
-
-        def write(pipe: Pipeline) -> Run:
-            run = self._expect(pipe, run_id, RunState.DISPATCHED, RunState.QUEUED)
-            dispatch = run.dispatches + 1
-            pipe.multi()
-            moved = self._move(
-                pipe,
-                run,
-                RunState.DISPATCHED,
-                dispatches=dispatch,
-                host=host,
-                card=cards[0],
-                cards=cards,
-                card_index=index,
-            )
-            job_id = f"{run_id.replace('/', '-')}-d{dispatch}"
-            put(self._queue(cards[0]), RUN_ATTEMPT, run_id, dispatch, list(cards), job_id=job_id, pipeline=pipe)
-            return moved
-
-        return self._transact(write, record_key(run_id))
-
-    def start(self, run_id: str, fence: int, pid: int) -> Run:
-        """The attempt runs: its interpreter was spawned with process id `pid`. Raises FenceError, MoveRefused."""
-
-        def write(pipe: Pipeline) -> Run:
-            run = self._fenced(pipe, run_id, fence)
-            if run.state is not RunState.DISPATCHED:
-                raise MoveRefused(run_id, run.state, RunState.RUNNING)
-            experiment = self._read(Experiment, run.experiment_id, pipe)
-            now = time.time()
-            pipe.multi()
-            if experiment.state is ExperimentState.APPROVED:
-                self._move(pipe, experiment, ExperimentState.RUNNING)
-            if run.started_at is None:
-                tally.count_wait(pipe, run.priority, now - run.queued_at)
-            return self._move(pipe, run, RunState.RUNNING, {"fence": fence}, pid=pid, started_at=now)
-
-        return self._transact(write, record_key(run_id), record_key(_experiment_of(run_id)))
-
-    def finish(self, run_id: str, fence: int, result: RunResult) -> Run:
-        """The run is finished with its result, which stands before the queue forgets the entry. Raises as start."""
-        return self._end(run_id, RunState.FINISHED, fence=fence, result=result)
-
-    def fail(
-        self,
-        run_id: str,
-        fence: int,
-        cause: str,
-        message: str,
-        result: RunResult | None = None,
-        advice: str | None = None,
-    ) -> Run:
-        """The run has failed for good, with its cause. Raises as start."""
-        end = {"cause": cause, "message": message, "result": result, "advice": advice}
-        return self._end(run_id, RunState.FAILED, fence=fence, **end)
-
-    def cancelled(self, run_id: str, fence: int, message: str, result: RunResult | None = None) -> Run:
-        """The attempt has stopped because somebody asked for it. Raises as start."""
-        return self._end(run_id, RunState.CANCELLED, fence=fence, message=message, result=result)
-
-    def give_back(self, run_id: str, fence: int, message: str, *, lost: bool = False) -> Run:
-        """The attempt is over without an end of its own; the run is queued for its next one. Raises as start.
-
-        A run that was asked to pause is paused instead.
-
-        Args:
-            lost: its worker or host died, which is counted; False when it was stopped in order or never began.
-        """
-
-        def write(pipe: Pipeline) -> Run:
-            run = self._fenced(pipe, run_id, fence)
-            if run.state not in HOLDS_CARD:
-                raise MoveRefused(run_id, run.state, RunState.QUEUED)
-            around = self._around(pipe, run)
-            pipe.multi()
-            if run.state is RunState.CANCELLING:
-                return self._close(pipe, around, run, RunState.CANCELLED)
-            tally.count_attempt(pipe, "lost" if lost else "given_back", "host_or_worker" if lost else None)
-            losses = run.losses + lost
-            fields = {"message": message, "losses": losses, "wish": None, **NOWHERE}
-            return self._move(pipe, run, _next_state(run), {"why": message}, **fields)
-
-        return self._transact(
-            write, record_key(run_id), record_key(_experiment_of(run_id)), _counts(_experiment_of(run_id))
-        )
-
-    def again(self, run_id: str, fence: int, cure: str, change: str, *, lost: bool = False, **changed: Any) -> Run:
-        """The attempt failed by a fault that has a cure; changed, it is queued for its next one. Raises as start.
-
-        A run that was asked to pause is paused instead.
-
-        Args:
-            cure: name of what is tried, `change` the same for people.
-            lost: the fault was the card's or the host's: counted as a loss, not as a retry.
-            changed: overrides, environ, avoid: what the cure adds to those of the run.
-        """
-
-        def write(pipe: Pipeline) -> Run:
-            run = self._fenced(pipe, run_id, fence)
-            if run.state not in (RunState.DISPATCHED, RunState.RUNNING):
-                raise MoveRefused(run_id, run.state, RunState.QUEUED)
-            pipe.multi()
-            tally.count_attempt(pipe, "lost" if lost else "retried", cure.partition("/")[0])
-            return self._move(
-                pipe,
-                run,
-                _next_state(run),
-                {"why": change, "cure": cure},
-                message=change,
-                wish=None,
-                **NOWHERE,
-                retries=run.retries + (not lost),
-                losses=run.losses + lost,
-                cures=(*run.cures, cure),
-                changes=(*run.changes, change),
-                overrides={**run.overrides, **changed.get("overrides", {})},
-                environ={**run.environ, **changed.get("environ", {})},
-                avoid=tuple(dict.fromkeys((*run.avoid, *changed.get("avoid", ())))),
-            )
-
-        return self._transact(write, record_key(run_id))
-
-    def wish(self, run_id: str, wish: Literal["pause", "checkpoint"], by: str) -> Run:
-        """The run is paused at once when it waits; a running attempt is asked, and its answer is its next state.
-
-        Raises:
-            MoveRefused: it has ended, is ending, or (for a checkpoint) does not run.
-        """
-
-        def write(pipe: Pipeline) -> Run:
-            run = self._read(Run, run_id, pipe)
-            running = run.state in (RunState.DISPATCHED, RunState.RUNNING)
-            if not running and not (wish == "pause" and run.state is RunState.QUEUED):
-                raise MoveRefused(run_id, run.state, RunState.PAUSED if wish == "pause" else RunState.RUNNING)
-            pipe.multi()
-            if not running:
-                return self._move(pipe, run, RunState.PAUSED, {"by": by}, message=f"paused by {by}")
-            fields = {"wish": wish} | ({"message": f"paused by {by}"} if wish == "pause" else {})
-            pipe.hset(record_key(run_id), mapping={name: json.dumps(value) for name, value in fields.items()})
-            return run.model_copy(update=fields)
-
-        return self._transact(write, record_key(run_id))
-
-    def wish_done(self, run_id: str, fence: int, progress: str) -> None:
-        """The attempt wrote the checkpoint that it was asked for; `progress` says how far it is. Raises as start."""
-
-        def write(pipe: Pipeline) -> None:
-            run = self._fenced(pipe, run_id, fence)
-            pipe.multi()
-            pipe.hset(record_key(run_id), "wish", json.dumps(None))
-            self._event(pipe, "run.checkpointed", run, {"progress": progress})
-
-        self._transact(write, record_key(run_id))
-
-    def paused(self, run_id: str, fence: int, message: str) -> Run:
-        """The attempt has written its checkpoint and stopped; the run waits until it is resumed. Raises as start."""
-
-        def write(pipe: Pipeline) -> Run:
-            run = self._fenced(pipe, run_id, fence)
-            if run.state not in (RunState.DISPATCHED, RunState.RUNNING):
-                raise MoveRefused(run_id, run.state, RunState.PAUSED)
-            pipe.multi()
-            tally.count_attempt(pipe, "paused")
-            return self._move(pipe, run, RunState.PAUSED, {"why": message}, message=message, wish=None, **NOWHERE)
-
-        return self._transact(write, record_key(run_id))
-
-    def resume(self, run_id: str, by: str) -> Run:
-        """The paused run is queued again and goes on from its checkpoint. Raises MoveRefused when it is not paused."""
-
-        def write(pipe: Pipeline) -> Run:
-            run = self._expect(pipe, run_id, RunState.QUEUED, RunState.PAUSED)
-            pipe.multi()
-            return self._move(pipe, run, RunState.QUEUED, {"by": by}, message=None, wish=None)
-
-        return self._transact(write, record_key(run_id))
-
-    def set_priority(self, run_id: str, priority: Priority, by: str) -> Run:
-        """The run has this priority from now on. Raises MoveRefused when it has ended."""
-
-        def write(pipe: Pipeline) -> Run:
-            run = self._read(Run, run_id, pipe)
-            if run.state in FINAL_RUN:
-                raise MoveRefused(run_id, run.state, f"a run of {priority} priority")
-            pipe.multi()
-            pipe.hset(record_key(run_id), "priority", json.dumps(priority))
-            self._event(pipe, "run.priority", run, {"by": by, "priority": priority})
-            return run.model_copy(update={"priority": priority})
-
-        return self._transact(write, record_key(run_id))
-
     def retry(self, subject: str, by: str) -> list[Run]:
         """New runs do once more what failed: the run, or every failed run of the experiment, each once.
 
@@ -428,7 +202,7 @@ class Ledger(Records):
         Raises:
             MoveRefused: the run has not failed or been cancelled, or was retried already; nothing failed.
         """
-        experiment_id = _experiment_of(subject)
+        experiment_id = experiment_of(subject)
         asked = self.run(subject) if "/" in subject else None
 
         def write(pipe: Pipeline) -> list[Run]:
@@ -453,7 +227,9 @@ class Ledger(Records):
             self._event(pipe, "experiment.retried", experiment, {"by": by, "runs": [run.id for run in new]})
             return new
 
-        return self._transact(write, record_key(experiment_id), _counts(experiment_id))
+        return self._transact(write, record_key(experiment_id), counts_key(experiment_id))
+
+    # -- what is remembered --------------------------------------------------------------------------------------
 
     def notice(self, experiment_id: str, key: str, text: str) -> bool:
         """People are told the sentence in the experiment's thread, once for each `key`; False if they were already."""
@@ -492,107 +268,6 @@ class Ledger(Records):
             return None
         known = json.loads(found)
         return known["cure"], known["run_id"]
-
-    def cancel_run(self, run_id: str, by: str, why: str | None = None) -> Run:
-        """The run is cancelled, or its attempt is told to stop and it is cancelling until that has.
-
-        Args:
-            why: said in place of who did it.
-
-        Raises:
-            MoveRefused: it has ended already.
-        """
-
-        def write(pipe: Pipeline) -> Run:
-            run = self._read(Run, run_id, pipe)
-            if run.state in FINAL_RUN:
-                raise MoveRefused(run_id, run.state, RunState.CANCELLED)
-            around, message = self._around(pipe, run), why or f"cancelled by {by}"
-            pipe.multi()
-            if run.state in (RunState.QUEUED, RunState.PAUSED):
-                return self._close(pipe, around, run, RunState.CANCELLED, message=message)
-            if run.state is RunState.CANCELLING:
-                return run
-            return self._move(pipe, run, RunState.CANCELLING, {"by": by}, message=message)
-
-        return self._transact(
-            write, record_key(run_id), record_key(_experiment_of(run_id)), _counts(_experiment_of(run_id))
-        )
-
-    def _end(self, run_id: str, state: RunState, fence: int, **fields: Any) -> Run:
-        def write(pipe: Pipeline) -> Run:
-            run = self._fenced(pipe, run_id, fence)
-            if run.state in FINAL_RUN or run.state is RunState.QUEUED:
-                raise MoveRefused(run_id, run.state, state)
-            around = self._around(pipe, run)
-            pipe.multi()
-            return self._close(pipe, around, run, state, **fields)
-
-        experiment_id = _experiment_of(run_id)
-        return self._transact(write, record_key(run_id), record_key(experiment_id), _counts(experiment_id))
-
-    def _around(self, pipe: Pipeline, run: Run) -> tuple[Experiment, dict[str, int]]:
-        """The run's experiment and its counts of ended runs, as watched."""
-        return self._read(Experiment, run.experiment_id, pipe), self.counts(run.experiment_id, pipe)
-
-    def _close(
-        self, pipe: Pipeline, around: tuple[Experiment, dict[str, int]], run: Run, state: RunState, **fields: Any
-    ) -> Run:
-        """The run's final move; the last run of an experiment ends that too, in the same transaction."""
-        experiment, counts = around
-        now = time.time()
-        closed = self._move(pipe, run, state, {"fence": run.fence}, finished_at=now, **fields)
-        counts = {**counts, state.value: counts.get(state, 0) + 1}
-        pipe.hincrby(_counts(experiment.id), state.value, 1)
-        if run.state in HOLDS_CARD:
-            tally.count_attempt(pipe, state.value, closed.cause)
-        if closed.result is not None:
-            tally.count_usage(pipe, closed.result.usage)
-        if sum(counts.values()) < experiment.total_runs:
-            return closed
-        if experiment.state in FINAL_EXPERIMENT:  # its retries have ended: a new revision of the report
-            self._put_report(pipe, experiment, 1)
-        else:
-            end = _ending(counts)
-            self._move(pipe, experiment, end, {"counts": counts}, finished_at=now)
-            if end is not ExperimentState.CANCELLED:
-                self._put_report(pipe, experiment, 1)
-        return closed
-
-    def counts(self, experiment_id: str, client: Any = None) -> dict[str, int]:
-        """Number of ended runs by final state."""
-        found = (client or self.client).hgetall(_counts(experiment_id))
-        return {str(k): int(v) for k, v in found.items()}
-
-    # -- progress, history ---------------------------------------------------------------------------------------
-
-    def report_progress(self, run_id: str, fence: int, progress: Progress) -> None:
-        """The run's progress is overwritten. Raises FenceError when a newer attempt exists."""
-        newest = int(self.client.hget(record_key(run_id), "fence") or 0)
-        if newest != fence:
-            raise FenceError(run_id, fence, newest)
-        self.client.set(f"{PREFIX}progress:{run_id}", progress.model_dump_json(), ex=PROGRESS_S)
-
-    def progress(self, run_ids: Iterable[str]) -> dict[str, Progress]:
-        """The last progress of each run that has reported any."""
-        ids = list(run_ids)
-        values = self.client.mget([f"{PREFIX}progress:{i}" for i in ids]) if ids else []
-        return {i: Progress.model_validate_json(v) for i, v in zip(ids, values, strict=True) if v}
-
-    def card_uses(self) -> dict[str, CardUse]:
-        """Card UUID to the run that has it, from dispatch to its end."""
-        runs = self.runs_in(*HOLDS_CARD)
-        progress = self.progress(run.id for run in runs)
-        return {
-            card: CardUse(
-                run_id=run.id,
-                label=run.point.model,
-                pid=run.pid,
-                eta_s=progress[run.id].eta_s if run.id in progress else None,
-            )
-            for run in runs
-            for card in run.cards
-        }
 
     def remember_duration(self, kind: str, seconds: float) -> None:
         """A finished run of this kind took so long; the newest 20 are kept for estimates."""
@@ -640,31 +315,9 @@ class Ledger(Records):
             self._put_report(pipe, experiment, tries)
             pipe.execute()
 
-    def _put_report(self, pipe: Pipeline, experiment: Experiment, tries: int) -> None:
-        revision = experiment.report_revision + 1
-        job_id = f"{experiment.id}-report-{revision}-{tries}"
-        put(self._agent_queue, WRITE_REPORT, experiment.id, revision, job_id=job_id, pipeline=pipe)
-
-    # -- what these share ----------------------------------------------------------------------------------------
-
-    def _queue(self, card: str) -> Queue:
-        return self._card_queues.setdefault(card, open_queue(self.client, card_queue(card)))
-
     def _answer(self, pipe: Pipeline, request: Request, answer: Answer) -> None:
         self._move(pipe, request, RequestState.ANSWERED, answer.model_dump(mode="json"), answer=answer)
         tally.count_answer(pipe, answer.kind)
-
-    def _expect(self, pipe: Pipeline, run_id: str, wanted: RunState, *allowed: RunState) -> Run:
-        run = self._read(Run, run_id, pipe)
-        if run.state not in allowed:
-            raise MoveRefused(run_id, run.state, wanted)
-        return run
-
-    def _fenced(self, pipe: Pipeline, run_id: str, fence: int) -> Run:
-        run = self._read(Run, run_id, pipe)
-        if run.fence != fence:
-            raise FenceError(run_id, fence, run.fence)
-        return run
 
 
 def _run(experiment: Experiment, number: int, point: Any, now: float) -> Run:
@@ -691,29 +344,9 @@ def _retry(experiment: Experiment, number: int, run: Run, now: float) -> Run:
     return fresh.model_copy(update={"retry_of": run.id, "priority": run.priority})
 
 
-def _next_state(run: Run) -> RunState:
-    """Where a run goes whose attempt is over: somebody may have asked for its pause while that ended."""
-    return RunState.PAUSED if run.wish == "pause" else RunState.QUEUED
-
-
-def _ending(counts: dict[str, int]) -> ExperimentState:
-    """One run that finished makes the experiment finished; its counts tell the rest."""
-    if counts.get(RunState.FINISHED):
-        return ExperimentState.FINISHED
-    return ExperimentState.FAILED if counts.get(RunState.FAILED) else ExperimentState.CANCELLED
-
-
 def _conversation(conversation: str) -> str:
     return f"{PREFIX}conversation:{conversation}"
 
 
-def _counts(experiment_id: str) -> str:
-    return f"{PREFIX}counts:{experiment_id}"
-
-
 def _figure(experiment_id: str, revision: int, name: str) -> str:
     return f"{PREFIX}figure:{experiment_id}:{revision}:{name}"
-
-
-def _experiment_of(run_id: str) -> str:
-    return run_id.split("/")[0]

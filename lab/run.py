@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from enum import StrEnum
 from typing import Any, Literal
 
@@ -36,6 +37,10 @@ class ExperimentState(StrEnum):
     EXPIRED = "expired"
 
 
+EXPERIMENT_ID = re.compile(r"^exp-\d+$")
+RUN_ID = re.compile(r"^exp-\d+/\d+$")
+
+HOLDS_CARD = (RunState.DISPATCHED, RunState.RUNNING, RunState.CANCELLING)
 FINAL_RUN = frozenset({RunState.FINISHED, RunState.FAILED, RunState.CANCELLED})
 FINAL_EXPERIMENT = frozenset(
     {ExperimentState.FINISHED, ExperimentState.FAILED, ExperimentState.CANCELLED, ExperimentState.EXPIRED}

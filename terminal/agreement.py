@@ -13,10 +13,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from lab import leases
-from lab.ledger import RUN_ID
 from lab.queue import entries
 from lab.records import record_key
-from lab.run import FINAL_RUN, Experiment, ExperimentState, Record, RequestState, Run, RunState
+from lab.run import FINAL_RUN, RUN_ID, Experiment, ExperimentState, Record, RequestState, Run, RunState
 from lab.settings import Settings
 from lab.store import PREFIX, Client
 

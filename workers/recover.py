@@ -12,9 +12,9 @@ from rq import Queue
 from lab import hosts
 from lab.errors import FenceError, MoveRefused, UnknownRecord
 from lab.leases import Lease, Leases
-from lab.ledger import HOLDS_CARD, Ledger
+from lab.ledger import Ledger
 from lab.queue import AGENT, KnownJob, card_queue, open_queue
-from lab.run import Answer, Experiment, ExperimentState, Request, RequestState, Run, RunState
+from lab.run import HOLDS_CARD, Answer, Experiment, ExperimentState, Request, RequestState, Run, RunState
 from lab.settings import Settings
 from lab.store import Client
 from workers import disk

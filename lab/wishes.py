@@ -1,0 +1,114 @@
+"""What people and the leader ask of a run, and how its attempt answers: pause, checkpoint, resume, cancel, priority."""
+
+from __future__ import annotations
+
+import json
+from typing import Literal
+
+from redis.client import Pipeline
+
+from lab import tally
+from lab.errors import MoveRefused
+from lab.plan import Priority
+from lab.records import record_key
+from lab.run import FINAL_RUN, Run, RunState
+from lab.runs import NOWHERE, Runs, counts_key, experiment_of
+
+
+class Wishes(Runs):
+    """The part of the ledger that takes wishes: a waiting run moves at once, a running attempt is asked."""
+
+    def wish(self, run_id: str, wish: Literal["pause", "checkpoint"], by: str) -> Run:
+        """The run is paused at once when it waits; a running attempt is asked, and its answer is its next state.
+
+        Raises:
+            MoveRefused: it has ended, is ending, or (for a checkpoint) does not run.
+        """
+
+        def write(pipe: Pipeline) -> Run:
+            run = self._read(Run, run_id, pipe)
+            running = run.state in (RunState.DISPATCHED, RunState.RUNNING)
+            if not running and not (wish == "pause" and run.state is RunState.QUEUED):
+                raise MoveRefused(run_id, run.state, RunState.PAUSED if wish == "pause" else RunState.RUNNING)
+            pipe.multi()
+            if not running:
+                return self._move(pipe, run, RunState.PAUSED, {"by": by}, message=f"paused by {by}")
+            fields = {"wish": wish} | ({"message": f"paused by {by}"} if wish == "pause" else {})
+            pipe.hset(record_key(run_id), mapping={name: json.dumps(value) for name, value in fields.items()})
+            return run.model_copy(update=fields)
+
+        return self._transact(write, record_key(run_id))
+
+    def wish_done(self, run_id: str, fence: int, progress: str) -> None:
+        """The attempt wrote the checkpoint that it was asked for; `progress` says how far it is. Raises as start."""
+
+        def write(pipe: Pipeline) -> None:
+            run = self._fenced(pipe, run_id, fence)
+            pipe.multi()
+            pipe.hset(record_key(run_id), "wish", json.dumps(None))
+            self._event(pipe, "run.checkpointed", run, {"progress": progress})
+
+        self._transact(write, record_key(run_id))
+
+    def paused(self, run_id: str, fence: int, message: str) -> Run:
+        """The attempt has written its checkpoint and stopped; the run waits until it is resumed. Raises as start."""
+
+        def write(pipe: Pipeline) -> Run:
+            run = self._fenced(pipe, run_id, fence)
+            if run.state not in (RunState.DISPATCHED, RunState.RUNNING):
+                raise MoveRefused(run_id, run.state, RunState.PAUSED)
+            pipe.multi()
+            tally.count_attempt(pipe, "paused")
+            return self._move(pipe, run, RunState.PAUSED, {"why": message}, message=message, wish=None, **NOWHERE)
+
+        return self._transact(write, record_key(run_id))
+
+    def resume(self, run_id: str, by: str) -> Run:
+        """The paused run is queued again and goes on from its checkpoint. Raises MoveRefused when it is not paused."""
+
+        def write(pipe: Pipeline) -> Run:
+            run = self._expect(pipe, run_id, RunState.QUEUED, RunState.PAUSED)
+            pipe.multi()
+            return self._move(pipe, run, RunState.QUEUED, {"by": by}, message=None, wish=None)
+
+        return self._transact(write, record_key(run_id))
+
+    def set_priority(self, run_id: str, priority: Priority, by: str) -> Run:
+        """The run has this priority from now on. Raises MoveRefused when it has ended."""
+
+        def write(pipe: Pipeline) -> Run:
+            run = self._read(Run, run_id, pipe)
+            if run.state in FINAL_RUN:
+                raise MoveRefused(run_id, run.state, f"a run of {priority} priority")
+            pipe.multi()
+            pipe.hset(record_key(run_id), "priority", json.dumps(priority))
+            self._event(pipe, "run.priority", run, {"by": by, "priority": priority})
+            return run.model_copy(update={"priority": priority})
+
+        return self._transact(write, record_key(run_id))
+
+    def cancel_run(self, run_id: str, by: str, why: str | None = None) -> Run:
+        """The run is cancelled, or its attempt is told to stop and it is cancelling until that has.
+
+        Args:
+            why: said in place of who did it.
+
+        Raises:
+            MoveRefused: it has ended already.
+        """
+
+        def write(pipe: Pipeline) -> Run:
+            run = self._read(Run, run_id, pipe)
+            if run.state in FINAL_RUN:
+                raise MoveRefused(run_id, run.state, RunState.CANCELLED)
+            around, message = self._around(pipe, run), why or f"cancelled by {by}"
+            pipe.multi()
+            if run.state in (RunState.QUEUED, RunState.PAUSED):
+                return self._close(pipe, around, run, RunState.CANCELLED, message=message)
+            if run.state is RunState.CANCELLING:
+                return run
+            return self._move(pipe, run, RunState.CANCELLING, {"by": by}, message=message)
+
+        return self._transact(
+            write, record_key(run_id), record_key(experiment_of(run_id)), counts_key(experiment_of(run_id))
+        )
