@@ -13,14 +13,14 @@ from lab.card import Card, Host, HostCards
 from lab.cardtable import CardUse, free, usable
 from lab.errors import MoveRefused, UnknownRecord
 from lab.leader import DISPATCH, LEADER_S, Leadership
-from lab.ledger import HOLDS_CARD, Ledger
-from lab.run import RunState
+from lab.ledger import Ledger
+from lab.run import HOLDS_CARD, RunState
 from lab.settings import Settings
 from lab.store import Client
 from workers.accounts import Accounts
+from workers.choice import Binding, Offer, choose, why_waiting
 from workers.disk import full_hosts
 from workers.elsewhere import steered, waits_for_another
-from workers.policy import Binding, Offer, choose, why_waiting
 from workers.recover import Recovery
 
 log = logging.getLogger(__name__)

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from lab.card import Card
 from lab.run import Run
-from workers.policy import Binding, Offer, fits
+from workers.choice import Binding, Offer, fits
 
 
 def waits_for_another(run: Run, offers: Sequence[Offer], usable: Iterable[Card]) -> bool:

@@ -20,7 +20,7 @@ mean completion is 26, 48 and 73 h against 28 to 30, 52 to 54 and 86 to 95 h, so
 another. `fifo_easy` takes guesses as they come; `fifo_easy_informed` knows how such guesses err, which no scheduler in
 use does, and against it 0.55 is out of reach on ee9e8c even with known lengths (48 of 85 h), whose gangs of 8 cards
 hold three quarters of the work. The longest wait is up to 6 times that of FIFO: a run of many days that was
-guessed far too long waits until it has aged; faster ageing costs everybody else 10 to 20 % (see policy.AGE_S).
+guessed far too long waits until it has aged; faster ageing costs everybody else 10 to 20 % (see ranks.AGE_S).
 
 Decisions are timed on the wall and, since others use the machine too, by the processor time of this thread.
 """
@@ -43,7 +43,9 @@ import numpy as np
 
 from lab.predict import History
 from tests.workers.simulate import CHECKPOINT_S, RESTART_S, Cluster, Decide, Job, fifo_easy, jain
-from workers.policy import HostState, Running, Usage, Waiting, decide, places
+from workers.decision import decide
+from workers.places import places
+from workers.policy import HostState, Running, Usage, Waiting
 
 SIGMA, USER_SIGMA, MEASURED_SIGMA = 1.2, 0.5, 0.35
 LOAD, SATURATED = 0.9, 1.6

@@ -15,7 +15,9 @@ import numpy as np
 
 from lab.plan import Priority
 from lab.predict import Z90, History, Prediction
-from workers.policy import LOOK_S, Decision, HostState, Running, Start, Usage, Waiting, decide, remaining_p50
+from workers.decision import decide
+from workers.policy import LOOK_S, Decision, HostState, Running, Start, Usage, Waiting
+from workers.ranks import remaining_p50
 
 CHECKPOINT_S = 15.0
 RESTART_S = 30.0

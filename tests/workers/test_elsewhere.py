@@ -5,8 +5,8 @@ from __future__ import annotations
 from lab.card import Card
 from lab.plan import Point
 from lab.run import Run
+from workers.choice import Binding, Offer
 from workers.elsewhere import steered, waits_for_another
-from workers.policy import Binding, Offer
 
 
 def card(uuid: str, host: str = "a") -> Card:

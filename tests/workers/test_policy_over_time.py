@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from lab.plan import PRIORITIES
 from lab.predict import History
 from tests.workers.simulate import Cluster, Job, Story, fifo_easy, jain
-from workers.policy import LOOK_S, MIN_STINT_S, PREEMPT_EVERY_S, Decision, Running, Waiting, decide
+from workers.decision import decide
+from workers.policy import LOOK_S, MIN_STINT_S, PREEMPT_EVERY_S, Decision, Running, Waiting
 
 HOUR, DAY = 3600.0, 86_400.0
 ROUNDING_S = 1e-6

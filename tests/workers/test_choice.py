@@ -10,7 +10,7 @@ from lab.card import Card
 from lab.plan import PRIORITIES, Point, Priority
 from lab.predict import Prediction
 from lab.run import Run
-from workers.policy import Offer, choose, why_waiting
+from workers.choice import Offer, choose, why_waiting
 
 
 def run(number: int, *, priority: Priority = "normal", at: float = 0.0, gpus: int = 1, **fields: str | None) -> Run:

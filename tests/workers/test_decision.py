@@ -11,6 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lab.plan import PRIORITIES
+from workers.decision import decide
+from workers.places import places
 from workers.policy import (
     HALF_LIFE_S,
     LOOK_S,
@@ -23,11 +25,8 @@ from workers.policy import (
     Start,
     Usage,
     Waiting,
-    decide,
-    over_share,
-    places,
-    remaining_p50,
 )
+from workers.ranks import over_share, remaining_p50
 
 HOUR = 3600.0
 NOW = 100 * HOUR

@@ -1,0 +1,145 @@
+"""Runs and hosts of the ledger in the policy's terms, and its decision in theirs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from lab.card import Card
+from lab.predict import Prediction
+from lab.run import Run
+from workers.decision import decide
+from workers.places import Place, places
+from workers.policy import UNKNOWN, Decision, HostState, Running, Waiting
+
+
+@dataclass(frozen=True)
+class Offer:
+    """What a host can take now.
+
+    Attributes:
+        free: its free cards, in its own order.
+        capacity: cards that it could give to one run if none were busy.
+        templates: names of the templates it has.
+        datasets: names of the data sets it has.
+    """
+
+    host: str
+    free: tuple[Card, ...]
+    capacity: int
+    templates: frozenset[str]
+    datasets: frozenset[str]
+
+
+@dataclass(frozen=True)
+class Binding:
+    """A run and the cards of one host that it gets."""
+
+    run: Run
+    cards: tuple[Card, ...]
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A decision in the ledger's terms, and what it was made from."""
+
+    bindings: tuple[Binding, ...]
+    decision: Decision
+    waiting: tuple[Waiting, ...] = ()
+    running: tuple[Running, ...] = ()
+    hosts: tuple[HostState, ...] = ()
+
+    def places(self, now: float) -> dict[str, Place]:
+        """Queue position and expected start by run id, for those that go on waiting."""
+        return places(now, self.waiting, self.running, self.hosts, self.decision)
+
+
+def choose(
+    queued: Sequence[Run],
+    offers: Sequence[Offer],
+    *,
+    now: float = 0.0,
+    holding: Sequence[Run] = (),
+    usage: Mapping[str, float] | None = None,
+    lengths: Mapping[str, Prediction] | None = None,
+    can_checkpoint: Callable[[Run], bool] = lambda run: False,
+) -> Choice:
+    """Who starts now and who makes room.
+
+    Args:
+        holding: runs that hold cards.
+        lengths: predictions by run id; a run without one counts as UNKNOWN.
+        can_checkpoint: which runs may be lent a look and preempted; none of them unless somebody acts on preemptions.
+    """
+    lengths = lengths or {}
+    where: dict[tuple[str, str | None, int], frozenset[str]] = {}
+    waiting = []
+    for run in queued:
+        like = (run.template, run.point.dataset, run.gpus)
+        if like not in where:
+            where[like] = frozenset(offer.host for offer in offers if fits(run, offer))
+        if where[like]:
+            waiting.append(_waiting(run, lengths.get(run.id, UNKNOWN), where[like], can_checkpoint(run)))
+    running = tuple(_running(run, now, lengths.get(run.id, UNKNOWN), can_checkpoint(run)) for run in holding)
+    hosts = tuple(HostState(o.host, tuple(card.uuid for card in o.free), o.capacity) for o in offers)
+    decision = decide(now, waiting, running, hosts, usage or {})
+    cards = {card.uuid: card for offer in offers for card in offer.free}
+    started = {start.run_id: start for start in decision.starts}
+    by_id = {run.id: run for run in queued if run.id in started} if started else {}
+    bindings = [Binding(by_id[run_id], tuple(cards[c] for c in start.cards)) for run_id, start in started.items()]
+    return Choice(tuple(bindings), decision, tuple(waiting), running, hosts)
+
+
+def fits(run: Run, offer: Offer) -> bool:
+    """True when the host could run it: it has the template, the data set and as many cards."""
+    has_data = run.point.dataset is None or run.point.dataset in offer.datasets
+    return has_data and run.template in offer.templates and run.gpus <= offer.capacity
+
+
+def why_waiting(run: Run, offers: Sequence[Offer]) -> str | None:
+    """Why no host could ever take the run, as a phrase for people; None when one could."""
+    if not offers or any(fits(run, offer) for offer in offers):
+        return None
+    with_template = [offer for offer in offers if run.template in offer.templates]
+    if not with_template:
+        return f"no host has the template {run.template}"
+    with_data = [offer for offer in with_template if run.point.dataset is None or run.point.dataset in offer.datasets]
+    if not with_data:
+        return f"no host has the data set {run.point.dataset}"
+    return f"no host has {run.gpus} usable cards"
+
+
+def _waiting(run: Run, length: Prediction, hosts: frozenset[str], can_checkpoint: bool) -> Waiting:
+    return Waiting(
+        id=run.id,
+        user=run.owner,
+        queued_at=run.queued_at,
+        p50_s=length.p50_s,
+        p90_s=length.p90_s,
+        gpus=run.gpus,
+        priority=run.priority,
+        looked=run.fence > 0,
+        can_checkpoint=can_checkpoint,
+        hosts=hosts,
+        prefers=run.host,
+        number=run.number,
+    )
+
+
+def _running(run: Run, now: float, length: Prediction, can_checkpoint: bool) -> Running:
+    # Before its first step a dispatched run is as good as new; `started_at` may be of an earlier attempt.
+    return Running(
+        id=run.id,
+        user=run.owner,
+        queued_at=run.queued_at,
+        host=run.host or "",
+        cards=run.cards,
+        since=run.started_at if run.started_at is not None and run.pid is not None else now,
+        p50_s=length.p50_s,
+        p90_s=length.p90_s,
+        priority=run.priority,
+        looked=run.fence > 1,
+        can_checkpoint=can_checkpoint and run.state == "running",
+        number=run.number,
+        stopping=run.state == "cancelling",
+    )

@@ -1,0 +1,271 @@
+"""One decision: what starts now and what makes room, by the rules of workers/policy. Pure; time is an argument."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from workers.policy import (
+    LOOK_S,
+    MIN_STINT_S,
+    PREEMPT_EVERY_S,
+    Decision,
+    HostState,
+    Preemption,
+    Reason,
+    Reservation,
+    Running,
+    Start,
+    Waiting,
+)
+from workers.ranks import CLASSES, Ranks, Table, looks_due, over_share, rank, served
+
+LOOK_SHARE = 0.5
+"""Part of all cards that looks may hold at once, so that a flood of new runs cannot stop everybody else."""
+
+
+def decide(
+    now: float,
+    waiting: Sequence[Waiting],
+    running: Sequence[Running],
+    hosts: Sequence[HostState],
+    usage: Mapping[str, float],
+) -> Decision:
+    """What starts now and what makes room; the same input gives the same decision.
+
+    Call it again after every change and at `look_again_at`. Cards that a preemption sets free are not handed over
+    here: when they are free, the next decision gives them to whoever is first then.
+
+    Args:
+        now: seconds on the clock of all other times.
+        usage: decayed GPU-seconds by user, as `Usage.at` gives them.
+    """
+    over = over_share(usage, {w.user for w in waiting} | {r.user for r in running})
+    lent = sum(r.gpus for r in running if r.looking(now))
+    table, held = Table(waiting), Table(running)
+    looks = looks_due(table, lent, LOOK_SHARE * sum(h.capacity for h in hosts))
+    looking = np.fromiter((r.looking(now) for r in running), np.bool_, len(running))
+    ranks = rank(table, over, now, looks, table["served_s"])
+    return _Round(
+        now, table, waiting, running, hosts, ranks, rank(held, over, now, looking, served(held, now))
+    ).decide()
+
+
+@dataclass
+class _Room:
+    """A host during one decision.
+
+    Attributes:
+        coming: cards that become free by preemptions and that nobody before in the order has claimed.
+        held: indices of its runs that are not stopping, the last in the order first.
+        victims: those among them that yield now.
+    """
+
+    name: str
+    capacity: int
+    free: list[str]
+    coming: int = 0
+    held: list[int] = field(default_factory=list)
+    victims: list[int] = field(default_factory=list)
+
+    def claim(self, cards: int) -> None:
+        """So many cards are spoken for, those that are yet to come first."""
+        coming = min(cards, self.coming)
+        self.coming -= coming
+        del self.free[: cards - coming]
+
+
+class _Round:
+    """One walk down the queue. What is there only shrinks, so a run that failed stands for all like it behind it."""
+
+    def __init__(
+        self,
+        now: float,
+        table: Table,
+        waiting: Sequence[Waiting],
+        running: Sequence[Running],
+        hosts: Sequence[HostState],
+        ranks: Ranks,
+        held: Ranks,
+    ) -> None:
+        self.now, self.waiting, self.running = now, waiting, running
+        self.table, self.ranks = table, ranks
+        self.order: list[int] = ranks.order.tolist()
+        self.tiers: list[int] = ranks.tier.tolist()
+        self.natural: list[int] = ranks.natural.tolist()
+        self.held_tiers: list[int] = held.tier.tolist()
+        self.held_left: list[float] = held.left_s.tolist()
+        self.yields = [r.yields_at() for r in running]
+        self.rooms = {h.name: _Room(h.name, h.capacity, list(h.free)) for h in hosts}
+        for j in reversed(held.order.tolist()):
+            run, room = running[j], self.rooms.get(running[j].host)
+            if room is None:
+                continue
+            if run.stopping:
+                room.coming += run.gpus
+                continue
+            room.held.append(j)
+            if self.yields[j] <= now:
+                room.victims.append(j)
+        self.starts: list[Start] = []
+        self.started: list[int] = []
+        self.preemptions: list[Preemption] = []
+        self.reservation: Reservation | None = None
+        self.spare = 0
+        """Cards of the reservation's host that the head will not need."""
+        self.gone_by: list[bool] = []
+        """For each waiting run: it will have left before the reservation, or can be displaced by then."""
+
+    def decide(self) -> Decision:
+        failed: set[tuple[int, frozenset[str] | None, bool]] = set()
+        worst = self._worst_victim()
+        for i in self.order:
+            run = self.waiting[i]
+            like = (run.gpus, run.hosts, not self.gone_by or self.gone_by[i])
+            if like in failed:
+                continue
+            if self.reservation and worst <= self.tiers[i] and not any(r.free or r.coming for r in self.rooms.values()):
+                break
+            rooms = [
+                r for r in self.rooms.values() if r.capacity >= run.gpus and (not run.hosts or r.name in run.hosts)
+            ]
+            rooms = [r for r in rooms if self._leaves_reservation(i, r)]
+            if self._start(i, rooms) or self._claim(i, rooms):
+                continue
+            if worst > self.tiers[i] and self._make_room(i, rooms):
+                worst = self._worst_victim()
+                failed.clear()  # a gang that made room for less than itself left cards for others
+            elif self.reservation is None and self._reserve(i, rooms):
+                failed.clear()
+            else:
+                failed.add(like)
+        return Decision(
+            tuple(self.starts), tuple(self.preemptions), self.reservation, tuple(self.order), self._look_again_at()
+        )
+
+    def _start(self, i: int, rooms: list[_Room]) -> bool:
+        run = self.waiting[i]
+        fitting = [room for room in rooms if len(room.free) >= run.gpus]
+        if not fitting:
+            return False
+        # The fullest host that still fits it: whole hosts stay free for gangs.
+        room = min(fitting, key=lambda r: (r.name != run.prefers, len(r.free)))
+        self._use(i, room)
+        self.started.append(i)
+        self.starts.append(Start(run.id, room.name, tuple(room.free[: run.gpus])))
+        del room.free[: run.gpus]
+        return True
+
+    def _claim(self, i: int, rooms: list[_Room]) -> bool:
+        """True when cards that are about to be free suffice: the run waits for those."""
+        run = self.waiting[i]
+        room = next((r for r in rooms if len(r.free) + r.coming >= run.gpus), None)
+        if room is None:
+            return False
+        self._use(i, room)
+        room.claim(run.gpus)
+        return True
+
+    def _make_room(self, i: int, rooms: list[_Room]) -> bool:
+        """True when runs of a later tier on one host were told to stop, so few cards of them as will do."""
+        run = self.waiting[i]
+        found = [(chosen, room) for room in rooms if (chosen := self._victims(i, room))]
+        if not found:
+            return False
+        chosen, room = min(found, key=lambda pair: sum(self.running[j].gpus for j in pair[0]))
+        self._use(i, room)
+        for j in chosen:
+            victim = self.running[j]
+            room.victims.remove(j)
+            room.held.remove(j)
+            room.coming += victim.gpus
+            reason = _reason(self.tiers[i], self.held_tiers[j])
+            self.preemptions.append(Preemption(victim.id, run.id, reason, victim.look_ends(self.now)))
+        room.claim(run.gpus)
+        return True
+
+    def _victims(self, i: int, room: _Room) -> list[int]:
+        """The last runs in the order that together make room, none without whom it would do; empty if they cannot."""
+        need = self.waiting[i].gpus - len(room.free) - room.coming
+        chosen: list[int] = []
+        for j in room.victims:
+            if need <= 0 or self.held_tiers[j] <= self.tiers[i]:
+                break
+            chosen.append(j)
+            need -= self.running[j].gpus
+        if need > 0:
+            return []
+        for j in list(chosen):
+            if need + self.running[j].gpus <= 0:
+                chosen.remove(j)
+                need += self.running[j].gpus
+        return chosen
+
+    def _reserve(self, i: int, rooms: list[_Room]) -> bool:
+        """True when the run is the head of the queue now, with a time from which it could have cards of one host."""
+        run = self.waiting[i]
+        found = [(*when, room.name) for room in rooms if (when := self._available(i, room))]
+        if not found:
+            return False
+        at, spare, name = min(found)
+        self.reservation, self.spare = Reservation(run.id, name, at), spare
+        table = self.table
+        ends_at = self.now + table["p90_s"] - table["served_s"]
+        stint = np.where(table["looked"] > 0, MIN_STINT_S, LOOK_S)
+        yields_at = np.maximum(self.now + stint, table["preempted_at"] + PREEMPT_EVERY_S)
+        displaced = (table["can_checkpoint"] > 0) & (self.ranks.natural > self.tiers[i]) & (yields_at <= at)
+        self.gone_by = ((ends_at <= at) | displaced).tolist()
+        return True
+
+    def _available(self, i: int, room: _Room) -> tuple[float, int] | None:
+        """When the run could have its cards there, by medians and by who yields, and how many are left over then."""
+        short = self.waiting[i].gpus - len(room.free) - room.coming
+        known = sum(self.running[j].gpus for j in room.held)
+        # Cards that are busy with what we know nothing of may be free at any moment.
+        short -= max(0, room.capacity - known - len(room.free) - room.coming)
+        leaving = sorted((self._leaves_at(i, j), self.running[j].gpus) for j in room.held)
+        at = self.now
+        for when, gpus in leaving:
+            if short <= 0 and when > at:
+                break
+            at = max(at, when)
+            short -= gpus
+        return (at, -short) if short <= 0 and math.isfinite(at) else None
+
+    def _leaves_at(self, i: int, j: int) -> float:
+        ends_at = self.now + self.held_left[j]
+        later = self.held_tiers[j] > self.tiers[i] or self.running[j].looking(self.now)
+        return max(self.now, min(ends_at, self.yields[j])) if later else ends_at
+
+    def _leaves_reservation(self, i: int, room: _Room) -> bool:
+        """True when the head of the queue would not have to wait longer if this run had cards of that host."""
+        if self.reservation is None or room.name != self.reservation.host:
+            return True
+        return self.gone_by[i] or self.waiting[i].gpus <= self.spare
+
+    def _use(self, i: int, room: _Room) -> None:
+        if self.reservation and room.name == self.reservation.host and not self.gone_by[i]:
+            self.spare -= self.waiting[i].gpus
+
+    def _worst_victim(self) -> int:
+        return max((self.held_tiers[j] for room in self.rooms.values() for j in room.victims), default=-1)
+
+    def _look_again_at(self) -> float | None:
+        if len(self.starts) == len(self.waiting):
+            return None
+        times = [at for at in self.yields if self.now < at < math.inf]
+        times += [self.now + (MIN_STINT_S if self.waiting[i].looked else LOOK_S) for i in self.started]
+        times += [self.reservation.at] if self.reservation and self.reservation.at > self.now else []
+        return min(times, default=None)
+
+
+def _reason(tier: int, later: int) -> Reason:
+    """Why a run of one tier displaces one of a later tier."""
+    if tier // (4 * CLASSES) != later // (4 * CLASSES):
+        return "priority"
+    if tier % (4 * CLASSES) < 2 * CLASSES:
+        return "first look"
+    return "fair share" if tier // CLASSES != later // CLASSES else "shorter"
