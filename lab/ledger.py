@@ -1,7 +1,7 @@
 """The ledger: requests, experiments and runs in Redis, moved by compare-and-set together with their events.
 
 Finished states never change, and repeating a call is harmless. How a record is kept and moved stands in lab/records,
-how runs move in lab/runs and lab/wishes.
+how runs move in lab/runs and lab/wishes, what becomes of a plan that waits in lab/proposals.
 """
 
 from __future__ import annotations
@@ -14,9 +14,10 @@ from typing import Any
 
 from redis.client import Pipeline
 
-from lab import tally
+from lab import habits
 from lab.errors import MoveRefused, UnknownRecord
 from lab.plan import Plan
+from lab.proposals import Proposals
 from lab.queue import ANSWER, put
 from lab.records import record_key
 from lab.run import (
@@ -24,6 +25,7 @@ from lab.run import (
     FINAL_EXPERIMENT,
     FINAL_RUN,
     Answer,
+    Edit,
     Estimate,
     Experiment,
     ExperimentState,
@@ -34,7 +36,6 @@ from lab.run import (
 )
 from lab.runs import counts_key, experiment_of
 from lab.store import PREFIX, Client
-from lab.wishes import Wishes
 
 CLAIM_S = 90_000
 """An event id is remembered so long (25 h): longer than any redelivery by a chat service."""
@@ -43,20 +44,25 @@ FIGURE_S = 30 * 86_400
 HISTORY_LENGTH = 20
 
 
-class Ledger(Wishes):
+class Ledger(Proposals):
     """The one writer of requests, experiments, runs, progress and reports; any process may hold one."""
 
     # -- requests ------------------------------------------------------------------------------------------------
 
-    def submit(self, text: str, user: str, conversation: str, claims: Iterable[str] = ()) -> Request | None:
+    def submit(
+        self, text: str, user: str, conversation: str, claims: Iterable[str] = (), edit: Edit | None = None
+    ) -> Request | None:
         """The request is written and queued for the agent in one transaction; safe to acknowledge after this.
 
         Args:
             claims: names under which the same message may arrive again; None is returned if one of them is taken.
+            edit: the corrected plan of a click; `text` says the same for people.
         """
         keys = [f"{PREFIX}claim:{name}" for name in claims]
         text = text.encode("utf-8", "replace").decode()  # half a surrogate pair can be typed, but not be kept
-        request = Request(id=self._next("req"), text=text, user=user, conversation=conversation, created_at=time.time())
+        request = Request(
+            id=self._next("req"), text=text, user=user, conversation=conversation, created_at=time.time(), edit=edit
+        )
 
         def write(pipe: Pipeline) -> Request | None:
             if any(pipe.exists(key) for key in keys):
@@ -70,26 +76,9 @@ class Ledger(Wishes):
 
         return self._transact(write, *keys)
 
-    def request(self, request_id: str) -> Request:
-        """The request. Raises UnknownRecord."""
-        return self._read(Request, request_id)
-
     def requests(self, *states: RequestState) -> list[Request]:
         """Every request in one of the states, oldest first."""
         return self._all(Request, states)
-
-    def answer(self, request_id: str, answer: Answer) -> bool:
-        """The request has its answer, and the event that carries it is out; False if it had one already."""
-
-        def write(pipe: Pipeline) -> bool:
-            request = self._read(Request, request_id, pipe)
-            if request.state is RequestState.ANSWERED:
-                return False
-            pipe.multi()
-            self._answer(pipe, request, answer)
-            return True
-
-        return self._transact(write, record_key(request_id))
 
     def requeue_request(self, request_id: str) -> None:
         """A request whose queue entry was lost is in the agent's queue again."""
@@ -167,6 +156,7 @@ class Ledger(Wishes):
             )
             for number, point in enumerate(experiment.plan.points(), start=1):
                 self._create(pipe, _run(approved, number, point, now), now)
+            habits.remember(pipe, approved.owner, approved.plan)
             return approved
 
         return self._transact(write, record_key(experiment_id))
@@ -314,10 +304,6 @@ class Ledger(Wishes):
         with self.client.pipeline() as pipe:
             self._put_report(pipe, experiment, tries)
             pipe.execute()
-
-    def _answer(self, pipe: Pipeline, request: Request, answer: Answer) -> None:
-        self._move(pipe, request, RequestState.ANSWERED, answer.model_dump(mode="json"), answer=answer)
-        tally.count_answer(pipe, answer.kind)
 
 
 def _run(experiment: Experiment, number: int, point: Any, now: float) -> Run:

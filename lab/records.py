@@ -57,6 +57,13 @@ class Records:
         self._event(pipe, _kind(record, state), moved, data or {})
         return moved
 
+    def _set(self, pipe: Pipeline, record: M, **fields: Any) -> M:
+        """Fields go into the transaction, the state stays; returns the record as it will be."""
+        changed = record.model_copy(update=fields)
+        written = _dump(changed)
+        pipe.hset(record_key(record.id), mapping={name: written[name] for name in fields})
+        return changed
+
     def _event(self, pipe: Pipeline, kind: str, record: Any, data: dict[str, Any]) -> None:
         events.write(pipe, Event(kind=kind, subject=record.id, conversation=record.conversation, data=data))
 

@@ -71,6 +71,8 @@ class Request(Record):
     text: str
     user: str
     answer: Answer | None = None
+    edit: Edit | None = None
+    """The corrected plan, where the request is a click and no sentence."""
     tries: int = 0
     """How often it was put into the agent's queue again because no answer had come."""
     conversation: str
@@ -79,14 +81,43 @@ class Request(Record):
     """Seconds since the epoch."""
 
 
+class Edit(Record):
+    """A plan as a person corrected it by click, field by field."""
+
+    experiment_id: str
+    revision: int
+    """Of the plan that was corrected; a later one makes the edit stale."""
+    plan: Plan
+
+
+class Spent(Record):
+    """What language model calls took."""
+
+    calls: int = 0
+    tokens_in: int = 0
+    tokens_out: int = 0
+    estimated: int = 0
+    """Tokens among those that were estimated from the text, because the endpoint told none."""
+    money: float | None = None
+    """By the prices of that day's settings; None where there are none."""
+
+    @property
+    def tokens(self) -> int:
+        """Both ways."""
+        return self.tokens_in + self.tokens_out
+
+
 class Answer(Record):
     """What a request came to; the text is what the person reads."""
 
-    kind: Literal["plan", "question", "refusal", "reply", "cards", "error"]
+    kind: Literal["plan", "question", "refusal", "reply", "cards", "error", "revised", "withdrawn"]
+    """`revised`: the plan's card says it; `withdrawn`: its message was changed or deleted, so nothing is said."""
     text: str = ""
     experiment_id: str | None = None
     note: str | None = None
     """Said beside the answer: that the language model did not answer and this is the reader's plan."""
+    spent: Spent | None = None
+    """What the language model took for it; None where it was not asked."""
 
 
 class Estimate(Record):
@@ -118,6 +149,10 @@ class Experiment(Record):
     n_retried: int = 0
     """Runs added by retries, numbered after those."""
     created_at: float
+    plan_revision: int = 0
+    """How often the plan was corrected by click."""
+    edited_by: str | None = None
+    """Who did so last."""
     approved_by: str | None = None
     approved_at: float | None = None
     finished_at: float | None = None
