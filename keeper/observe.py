@@ -163,9 +163,8 @@ def _card(card: Card, host: HostCards, seen: Seen) -> Iterator[Sample]:
 
 def _broken(card: Card) -> str:
     """What the card reports that does not pass; empty when it reports nothing."""
-    if card.ecc_errors:
-        return f"{card.ecc_errors} uncorrectable memory errors since the driver was loaded"
-    return card.problem or "" if not card.lost and BROKEN.search(card.problem or "") else ""
+    told = card.problem or "" if not card.lost and BROKEN.search(card.problem or "") else ""
+    return card.fault or told
 
 
 def _training(card: Card, run: Run, seen: Seen) -> Iterator[Sample]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Literal
 
 from lab.run import Record
@@ -19,6 +20,13 @@ an operator; `expired`: `keeper.max_hold_hours` are over; `refused`: the platfor
 
 KeeperVerdict = Literal["verified", "unverified", "ineffective"]
 """Whether the platform's idle rule sees the keeper: shown by readings, not shown (yet), shown that it does not."""
+
+FATAL_XIDS: Mapping[int, str] = {
+    48: "an uncorrectable memory error",
+    79: "it fell off the bus",
+    95: "an uncontained memory error",
+}
+"""Errors of NVIDIA's driver that do not pass until the card is reset (docs.nvidia.com/deploy/xid-errors)."""
 
 READING_MAX_AGE_S = 15.0
 """Readings older than this mean that a card is not free (design: workers go by published readings)."""
@@ -51,6 +59,11 @@ class Card(Record):
     """Why the driver slows it down, for people; `""` while it does not."""
     ecc_errors: int | None = None
     """Memory errors that could not be corrected since the driver was loaded."""
+    xid: int | None = None
+    """The last one of FATAL_XIDS that the driver told since its readings began."""
+    pcie_rx_bytes_per_s: int | None = None
+    """PCIe throughput to the card, measured now and then; None where it was not measured of late."""
+    pcie_tx_bytes_per_s: int | None = None
     processes: tuple[CardProcess, ...] = ()
     lost: bool = False
     """The driver no longer answers for this card."""
@@ -59,6 +72,14 @@ class Card(Record):
     """The keeper takes it back as soon as the run on it has ended, so it gets no new one."""
     read_at: float = 0.0
     """Seconds since the epoch on the host's clock when the reading was taken."""
+
+    @property
+    def fault(self) -> str | None:
+        """What its driver reports of it that does not pass, for people; such a card is not given out."""
+        found = [] if self.xid is None else [f"Xid {self.xid}: {FATAL_XIDS.get(self.xid, 'a fatal error')}"]
+        if self.ecc_errors:
+            found.append(f"{self.ecc_errors} uncorrectable memory errors since the driver was loaded")
+        return ", ".join(found) or None
 
 
 class KeeperStatus(Record):

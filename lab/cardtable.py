@@ -65,7 +65,7 @@ def usable(hosts: Sequence[HostCards], now: float) -> list[Card]:
         for host in hosts
         if host.problem is None
         for card in host.cards
-        if card.role in SERVING and not card.lost and _stale(card, now) is None
+        if card.role in SERVING and not card.lost and card.fault is None and _stale(card, now) is None
     ]
 
 
@@ -96,7 +96,7 @@ def why_not_free(
     stale = _stale(card, now)
     if stale is not None:
         return f"{stale}, not counted as free"
-    return card.problem or _held_by_others(card, _keeper_on(card, keeper), ended)
+    return card.problem or _faulty(card) or _held_by_others(card, _keeper_on(card, keeper), ended)
 
 
 def table(hosts: Sequence[HostCards], leases: Mapping[str, CardUse], now: float) -> str:
@@ -142,7 +142,7 @@ def _note(card: Card, use: CardUse | None, now: float, keeper: KeeperStatus | No
     if card.lost or (use is None and card.role != "keeper"):
         return reason
     back = "then the keeper takes it back" if use and card.closing else None
-    parts = [reason, back, *([] if use else _kept(card, here)), _stale(card, now), card.problem]
+    parts = [reason, back, *([] if use else _kept(card, here)), _stale(card, now), card.problem, _faulty(card)]
     return ", ".join(part for part in parts if part)
 
 
@@ -187,6 +187,10 @@ def _left(eta_s: float) -> str:
     if eta_s < 100 * 60:
         return f"about {eta_s / 60:.0f} min"
     return f"about {eta_s / 3600:.1f} h"
+
+
+def _faulty(card: Card) -> str | None:
+    return f"faulty, not given out: {card.fault}" if card.fault else None
 
 
 def _stale(card: Card, now: float) -> str | None:

@@ -195,8 +195,10 @@ READINGS = (
     Figure("overnight_card_memory_used_bytes", "Memory in use.", lambda card: card.memory_used_bytes),
     Figure("overnight_card_temperature_celsius", "Temperature.", lambda card: card.temperature_c),
     Figure("overnight_card_power_watts", "Power drawn.", lambda card: _times(card.power_mw, 0.001)),
-    Figure("overnight_card_pcie_receive_bytes_per_second", "PCIe, to the card.", lambda card: _pcie(card, "rx")),
-    Figure("overnight_card_pcie_transmit_bytes_per_second", "PCIe, from the card.", lambda card: _pcie(card, "tx")),
+    Figure("overnight_card_pcie_receive_bytes_per_second", "PCIe, to the card.", lambda card: card.pcie_rx_bytes_per_s),
+    Figure(
+        "overnight_card_pcie_transmit_bytes_per_second", "PCIe, from the card.", lambda card: card.pcie_tx_bytes_per_s
+    ),
 )
 """Left out while the reading is old: a card that nobody reads does not stay at its last value."""
 
@@ -272,12 +274,6 @@ def _gauge(name: str, text: str, value: float | None) -> Metric:
 def _age(since: float | None, now: float) -> float:
     """Seconds; 0 for None, and where a host's clock is ahead of this one's."""
     return 0.0 if since is None else max(0.0, now - since)
-
-
-def _pcie(card: Card, way: str) -> float | None:
-    """Throughput; None where readings do not carry it."""
-    found: float | None = getattr(card, f"pcie_{way}_bytes_per_s", None)
-    return found
 
 
 def _times(value: float | None, factor: float) -> float | None:

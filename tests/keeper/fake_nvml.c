@@ -3,8 +3,10 @@
  *
  *   driver   error code of every call; absent: the driver works
  *   0, 1...  one physical card a file, "key value" lines: uuid name bus total used v2_used util temp power procs mig
- *            throttle ecc
+ *            throttle ecc pcie xids
  *            procs: pid:bytes pid:bytes, with -1 bytes for "not available"; mig: how many slices (files 0.0, 0.1...)
+ *            pcie: KB/s to and from the card; a call takes 20 ms, as a real one does
+ *            xids: those that the driver reported so far; an event set tells those that came after its registration
  *            lost 1: GPU_IS_LOST; error N: every call gives N; hang 1: calls block until the line is gone
  * A key that is absent is NOT_SUPPORTED. */
 #include <stdio.h>
@@ -13,8 +15,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { OK = 0, UNINITIALIZED = 1, NOT_SUPPORTED = 3, NOT_FOUND = 6, INSUFFICIENT_SIZE = 7, GPU_IS_LOST = 15 };
-enum { SLICES = 16 };
+enum { OK = 0, UNINITIALIZED = 1, NOT_SUPPORTED = 3, NOT_FOUND = 6, INSUFFICIENT_SIZE = 7, TIMEOUT = 10, GPU_IS_LOST = 15 };
+enum { SLICES = 16, XID = 8 };
 
 static int initialised = 0;
 
@@ -171,6 +173,72 @@ int nvmlDeviceGetCurrentClocksThrottleReasons(void *handle, unsigned long long *
 
 int nvmlDeviceGetTotalEccErrors(void *handle, int type, int counter, unsigned long long *count) {
     return type == 1 && counter == 0 ? number(handle, "ecc", count) : NOT_SUPPORTED; /* uncorrected, volatile */
+}
+
+int nvmlDeviceGetPcieThroughput(void *handle, int counter, unsigned *kb) { /* 0: from the card, 1: to it */
+    char file[32], out[64], *second;
+    int code = card(handle, file, sizeof file);
+    if (code) return code;
+    if (!text(file, "pcie", out, sizeof out)) return NOT_SUPPORTED;
+    usleep(20000);
+    unsigned to = (unsigned)strtoul(out, &second, 10);
+    *kb = counter ? to : (unsigned)strtoul(second, NULL, 10);
+    return OK;
+}
+
+struct events { void *card; int told; };
+struct event { void *card; unsigned long long type, data; unsigned gpu_instance, compute_instance; };
+
+/* The Xid behind the first n of the card, 0 where there is none; n counts how many there are where it is negative. */
+static int xid(void *handle, int *n, unsigned long long *found) {
+    char file[32], out[512], *rest;
+    int at = 0, code = card(handle, file, sizeof file);
+    if (code) return code;
+    if (!text(file, "xids", out, sizeof out)) return NOT_SUPPORTED;
+    *found = 0;
+    for (char *each = strtok_r(out, " ", &rest); each; each = strtok_r(NULL, " ", &rest), ++at)
+        if (at == *n) *found = strtoull(each, NULL, 10);
+    if (*n < 0) *n = at;
+    return OK;
+}
+
+int nvmlDeviceGetSupportedEventTypes(void *handle, unsigned long long *types) {
+    int n = -1;
+    unsigned long long none;
+    int code = xid(handle, &n, &none);
+    *types = code ? 0 : XID;
+    return code == NOT_SUPPORTED ? OK : code;
+}
+
+int nvmlEventSetCreate(void **set) {
+    *set = calloc(1, sizeof(struct events));
+    return initialised ? OK : UNINITIALIZED;
+}
+
+int nvmlDeviceRegisterEvents(void *handle, unsigned long long types, struct events *set) {
+    unsigned long long none;
+    int n = -1, code = types == XID ? xid(handle, &n, &none) : NOT_SUPPORTED;
+    set->card = handle;
+    set->told = n;
+    return code;
+}
+
+int nvmlEventSetWait_v2(struct events *set, struct event *event, unsigned timeout_ms) {
+    unsigned long long found;
+    int code = xid(set->card, &set->told, &found);
+    if (code) return code;
+    if (!found) {
+        usleep(timeout_ms * 1000);
+        return TIMEOUT;
+    }
+    ++set->told;
+    *event = (struct event){set->card, XID, found, -1, -1};
+    return OK;
+}
+
+int nvmlEventSetFree(struct events *set) {
+    free(set);
+    return OK;
 }
 
 struct process { unsigned pid; unsigned long long bytes; unsigned gpu_instance, compute_instance; };

@@ -311,6 +311,16 @@ def test_uncorrectable_errors_and_throttling_are_told(lab: Lab) -> None:
     }
 
 
+def test_a_fatal_xid_is_told(lab: Lab) -> None:
+    """Told by the driver before any run fails on the card."""
+    lab.card = lab.card.model_copy(update={"xid": 79})
+    lab.go(15)
+
+    alert = lab.open()["card_broken"]
+    assert next(iter(alert.members.values())).text == "GPU 0 (GPU-1): Xid 79: it fell off the bus"
+    assert alert.told_at is not None
+
+
 def test_a_quarantined_card_is_told(lab: Lab) -> None:
     """Uncorrectable errors show in a run's log; the card is set aside, and somebody has to look at it."""
     lab.ledger.quarantine("GPU-1", "exp-3/1: uncorrectable ECC error", 600)

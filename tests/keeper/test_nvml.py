@@ -128,6 +128,77 @@ def test_a_slowed_or_broken_card_says_so(driver: FakeDriver) -> None:
     assert (silent.throttled, silent.ecc_errors) == (None, None)
 
 
+def test_a_fatal_xid_is_told_until_the_card_is_reset(driver: FakeDriver, caplog: pytest.LogCaptureFixture) -> None:
+    """The driver tells it once; a lost card that is back was reset. What programs do wrong is only logged."""
+    driver.card(0, xids="31")
+    source = cards_of(driver)
+    source.read()
+    driver.card(0, xids="31 43 13")
+    (harmless,) = source.read()
+    driver.card(0, xids="31 43 13 95 43")
+    (fatal,) = source.read()
+    (still,) = source.read()
+    driver.card(0, xids="", lost=1)
+    source.read()
+    driver.card(0, xids="")
+    source.read()
+    (back,) = source.read()
+
+    assert (harmless.xid, harmless.fault) == (None, None)
+    assert (fatal.xid, still.xid) == (95, 95)
+    assert fatal.fault == "Xid 95: an uncontained memory error"
+    assert (back.lost, back.xid) == (False, None)
+    assert "reports Xid 43" in caplog.text
+    assert "reports Xid 31" not in caplog.text  # from before anybody listened
+
+
+def test_a_fatal_xid_outlasts_a_new_look_at_the_driver(driver: FakeDriver) -> None:
+    """Another card that is lost, or a card that comes, has the library initialised anew, which resets nothing."""
+    driver.card(0, xids="")
+    listed = ["0000:10:00.0"]
+    source = DriverCards("node", deadline_s=0.3, listed=lambda: frozenset(listed))
+    source.read()
+    driver.card(0, xids="48")
+    source.read()
+    driver.card(1)
+    listed.append("0000:11:00.0")
+    broken, new = source.read()
+    driver.gone(pynvml.NVML_ERROR_DRIVER_NOT_LOADED)
+    with pytest.raises(CardError):
+        source.read()
+    driver.back()
+
+    assert (broken.xid, new.xid) == (48, None)
+    assert source.read()[0].xid is None
+
+
+def test_pcie_throughput_is_measured_between_readings(driver: FakeDriver) -> None:
+    """The call blocks for 20 ms each way, which no reading waits for."""
+    driver.card(0, pcie="1500 300")
+    driver.card(1)
+    source = cards_of(driver)
+    first, _ = source.read()
+    time.sleep(0.2)
+    second, silent = source.read()
+    driver.card(0, pcie="9 9")
+    time.sleep(0.1)
+    third, _ = source.read()
+
+    assert (first.pcie_rx_bytes_per_s, first.pcie_tx_bytes_per_s) == (None, None)
+    assert (second.pcie_rx_bytes_per_s, second.pcie_tx_bytes_per_s) == (1_500_000, 300_000)
+    assert (silent.pcie_rx_bytes_per_s, silent.pcie_tx_bytes_per_s) == (None, None)
+    assert third.pcie_rx_bytes_per_s == second.pcie_rx_bytes_per_s  # not due yet
+
+
+def test_a_driver_that_keeps_no_xids_for_us_is_read_all_the_same(driver: FakeDriver) -> None:
+    driver.card(0, xids=None)
+    source = cards_of(driver)
+    source.read()
+    (card,) = source.read()
+
+    assert (card.xid, card.problem) == (None, None)
+
+
 def test_what_the_driver_does_not_tell_is_unknown_and_never_zero(driver: FakeDriver) -> None:
     driver.card(0, util=None, temp=None, power=None, name=None)
     driver.card(1, total=0, used=0, v2_used=0)

@@ -110,6 +110,13 @@ def test_unknown_fields_are_shown_as_unknown() -> None:
         (card(0, processes=(CardProcess(pid=4242, name="python"),)), "in use by PID 4242 (python), not ours"),
         (card(0, processes=(CardProcess(pid=4242),)), "in use by PID 4242, not ours"),
         (card(0, memory_used_bytes=501 * MIB), "501 MiB held by no known process: leaked, or a stranger's"),
+        (card(0, xid=79), "faulty, not given out: Xid 79: it fell off the bus"),
+        (
+            card(0, xid=48, ecc_errors=2),
+            "faulty, not given out: Xid 48: an uncorrectable memory error, "
+            "2 uncorrectable memory errors since the driver was loaded",
+        ),
+        (card(0, ecc_errors=0), None),
         (card(0, role="none"), "serves nobody"),
         (card(0, role="none", lost=True), "lost: the driver no longer answers for it"),
         (card(0, role="shared", lost=True), "lost: the driver no longer answers for it"),  # as it was stored before
@@ -145,6 +152,7 @@ def test_usable_counts_busy_cards_but_no_keeper_and_none_that_cannot_train() -> 
     cards += (card(5, role="none"),)
 
     assert [one.index for one in usable([host(*cards)], NOW)] == [0, 4]
+    assert usable([host(card(0, xid=95), card(1, ecc_errors=1))], NOW) == []
 
 
 def test_the_keepers_own_process_on_a_shared_card_is_no_stranger() -> None:

@@ -66,6 +66,16 @@ def test_old_readings_free_no_card(dispatcher: Dispatcher, lab: Lab) -> None:
     assert dispatcher.step() == []
 
 
+def test_a_card_with_a_fault_is_not_given_out(dispatcher: Dispatcher, lab: Lab) -> None:
+    """It would cost the run its time, and the next one too; the sound cards go on."""
+    fine, xid, ecc, kept = cards_of("lab-a").cards
+    faulty = (fine, xid.model_copy(update={"xid": 79}), ecc.model_copy(update={"ecc_errors": 2}), kept)
+    hosts.publish_cards(lab.client, cards_of("lab-a").model_copy(update={"cards": faulty}))
+    lab.approve(seeds=3)
+
+    assert [card.uuid for binding in dispatcher.step() for card in binding.cards] == [fine.uuid]
+
+
 def test_cards_of_a_host_whose_work_is_down_are_not_given_out(dispatcher: Dispatcher, lab: Lab) -> None:
     """The entry would lie in a queue that nobody serves."""
     hosts.withdraw_host(lab.client, "lab-a")
