@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
+import socket
 from typing import Any
 
 from rq import Worker
+from rq.exceptions import NoSuchJobError
 from rq.serializers import JSONSerializer
-from rq.worker_pool import WorkerPool
+from rq.worker_pool import WorkerData, WorkerPool
 
 from agent import desk
 from lab import store
-from lab.processes import die_with_parent
-from lab.queue import AGENT, KnownJob
+from lab.processes import die_with_parent, is_process
+from lab.queue import AGENT, KnownJob, open_queue
 from lab.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -43,6 +46,58 @@ class AgentWorker(Worker):
             os._exit(1)
 
 
+class AgentPool(WorkerPool):
+    """RQ's pool, which also lets go of what a dead worker held; RQ would keep it for 90 s, until its heartbeat ends."""
+
+    def __init__(self, connection: store.Client, num_workers: int) -> None:
+        super().__init__(
+            [AGENT],
+            connection=connection,
+            num_workers=num_workers,
+            worker_class=AgentWorker,
+            serializer=JSONSerializer,
+            job_class=KnownJob,
+        )
+        self._dead: set[str] = set()
+        """Names of workers that are dead while Redis does not know it."""
+
+    def bury_earlier(self) -> None:
+        """The workers of a pool that was killed on this machine are known to be dead. Raises one of store.AWAY."""
+        for worker in AgentWorker.all(queue=open_queue(self.connection, AGENT)):
+            born = worker.birth_date.timestamp() if worker.birth_date else 0.0
+            if worker.hostname == socket.gethostname() and not is_process(worker.pid, born):
+                bury(self.connection, worker.name)
+
+    def handle_dead_worker(self, worker_data: WorkerData) -> None:
+        super().handle_dead_worker(worker_data)
+        self._dead.add(worker_data.name)
+
+    def reap_workers(self) -> None:
+        super().reap_workers()  # type: ignore[no-untyped-call]
+        for name in list(self._dead):
+            try:
+                bury(self.connection, name)
+            except store.AWAY as error:
+                log.warning("agent: what worker %s held is not let go of yet: %s", name, error)
+                return
+            self._dead.remove(name)
+
+
+def bury(client: store.Client, name: str) -> None:
+    """What the dead worker held is in nobody's hands, which the leader sees: it queues that again.
+
+    Raises one of store.AWAY. For a client that does not decode.
+    """
+    worker = AgentWorker.find_by_key(f"{AgentWorker.redis_worker_namespace_prefix}{name}", client)
+    if worker is None or worker.death_date is not None:
+        return
+    for execution in worker.get_current_executions():
+        log.warning("agent: PID %s died over %s, which goes back into the queue", worker.pid, execution.job_id)
+        with contextlib.suppress(NoSuchJobError):
+            KnownJob.fetch(execution.job_id, client, JSONSerializer).delete()
+    worker.register_death()  # type: ignore[no-untyped-call]
+
+
 def main(settings: Settings) -> None:
     """Serves the agent's queue until SIGTERM; a worker that dies is replaced.
 
@@ -54,12 +109,7 @@ def main(settings: Settings) -> None:
     desk.lay(settings)
     client = store.connect(settings, decode=False)
     store.check(client, settings)
+    pool = AgentPool(client, settings.agent.workers)
+    pool.bury_earlier()
     log.info("agent: %d workers", settings.agent.workers)
-    WorkerPool(
-        [AGENT],
-        connection=client,
-        num_workers=settings.agent.workers,
-        worker_class=AgentWorker,
-        serializer=JSONSerializer,
-        job_class=KnownJob,
-    ).start(logging_level="WARNING")
+    pool.start(logging_level="WARNING")

@@ -1,7 +1,7 @@
 """The ledger: requests, experiments and runs in Redis, moved by compare-and-set together with their events.
 
 Finished states never change, and repeating a call is harmless. How a record is kept and moved stands in lab/records,
-how runs move in lab/runs and lab/wishes, what becomes of a plan that waits in lab/proposals.
+how runs move in lab/runs, lab/wishes and lab/draws, what becomes of a plan that waits in lab/proposals.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any
 from redis.client import Pipeline
 
 from lab import habits
+from lab.draws import Draws
 from lab.errors import MoveRefused, UnknownRecord
 from lab.plan import Plan
 from lab.proposals import Proposals
@@ -34,7 +35,7 @@ from lab.run import (
     Run,
     RunState,
 )
-from lab.runs import counts_key, experiment_of
+from lab.runs import REPORTS_DUE, counts_key, experiment_of
 from lab.store import PREFIX, Client
 
 CLAIM_S = 90_000
@@ -44,7 +45,7 @@ FIGURE_S = 30 * 86_400
 HISTORY_LENGTH = 20
 
 
-class Ledger(Proposals):
+class Ledger(Proposals, Draws):
     """The one writer of requests, experiments, runs, progress and reports; any process may hold one."""
 
     # -- requests ------------------------------------------------------------------------------------------------
@@ -284,6 +285,7 @@ class Ledger(Proposals):
             pipe.multi()
             pipe.hset(record_key(experiment_id), "report_revision", str(revision))
             pipe.hset(f"{PREFIX}report:{experiment_id}", str(revision), report)
+            pipe.srem(REPORTS_DUE, experiment_id)
             self._event(pipe, "report.ready", experiment, {"revision": revision, "figures": sorted(figures)})
             return True
 
@@ -299,9 +301,21 @@ class Ledger(Proposals):
         found: bytes | None = raw.get(_figure(experiment_id, revision, name))
         return found
 
+    def reports_due(self) -> list[Experiment]:
+        """Experiments whose report, or its newest revision, is still to be written."""
+        return self._read_many(Experiment, sorted(self.client.smembers(REPORTS_DUE)))
+
+    def owe_reports(self) -> None:
+        """Ended experiments without any report are among those due: versions before 0.2 kept no such set."""
+        ended = self.experiments(ExperimentState.FINISHED, ExperimentState.FAILED)
+        owed = [experiment.id for experiment in ended if experiment.report_revision == 0]
+        if owed:
+            self.client.sadd(REPORTS_DUE, *owed)
+
     def requeue_report(self, experiment: Experiment, tries: int) -> None:
         """An ended experiment without its report is in the agent's queue again."""
         with self.client.pipeline() as pipe:
+            pipe.multi()  # else RQ would, and finds commands before it
             self._put_report(pipe, experiment, tries)
             pipe.execute()
 
@@ -321,13 +335,16 @@ def _run(experiment: Experiment, number: int, point: Any, now: float) -> Run:
         owner=experiment.owner,
         conversation=experiment.conversation,
         queued_at=now,
+        trial=plan.trial_of(number),
+        to_draw=bool(plan.drawn),
     )
 
 
 def _retry(experiment: Experiment, number: int, run: Run, now: float) -> Run:
     """The run once more: same point, same length, nothing of its past but where it comes from."""
     fresh = _run(experiment, number, run.point, now)
-    return fresh.model_copy(update={"retry_of": run.id, "priority": run.priority})
+    same = {"priority": run.priority, "trial": run.trial, "to_draw": run.to_draw}
+    return fresh.model_copy(update={"retry_of": run.id, **same})
 
 
 def _conversation(conversation: str) -> str:

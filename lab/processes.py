@@ -10,6 +10,8 @@ import sys
 import time
 
 PR_SET_PDEATHSIG = 1  # linux/prctl.h
+CLOCK_TICK_S = 1.0
+"""The kernel tells a process's start in ticks since boot, and the boot in whole seconds."""
 
 
 def die_with_parent(sig: signal.Signals = signal.SIGKILL) -> None:
@@ -19,6 +21,17 @@ def die_with_parent(sig: signal.Signals = signal.SIGKILL) -> None:
     """
     if sys.platform.startswith("linux"):
         ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, sig)
+
+
+def is_process(pid: int | None, born: float) -> bool:
+    """True while the process lives that had this id at `born`, in seconds since the epoch; a later one is another."""
+    import psutil
+
+    try:
+        process = psutil.Process(pid or 0)
+        return bool(process.status() != psutil.STATUS_ZOMBIE and process.create_time() <= born + CLOCK_TICK_S)
+    except psutil.NoSuchProcess:
+        return False
 
 
 def group_alive(pgid: int) -> bool:

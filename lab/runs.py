@@ -30,6 +30,9 @@ from lab.store import PREFIX, Client
 
 PROGRESS_S = 7 * 86_400
 
+REPORTS_DUE = f"{PREFIX}reports:due"
+"""Redis key of the set of experiments whose newest report, or its newest revision, is still to be written."""
+
 NOWHERE: dict[str, Any] = {"card": None, "cards": (), "pid": None}
 """Fields of a run that holds no card."""
 
@@ -267,6 +270,7 @@ class Runs(Records):
     def _put_report(self, pipe: Pipeline, experiment: Experiment, tries: int) -> None:
         revision = experiment.report_revision + 1
         job_id = f"{experiment.id}-report-{revision}-{tries}"
+        pipe.sadd(REPORTS_DUE, experiment.id)
         put(self._agent_queue, WRITE_REPORT, experiment.id, revision, job_id=job_id, pipeline=pipe)
 
     def _expect(self, pipe: Pipeline, run_id: str, wanted: RunState, *allowed: RunState) -> Run:

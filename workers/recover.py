@@ -14,7 +14,7 @@ from lab.errors import FenceError, MoveRefused, UnknownRecord
 from lab.leases import Lease, Leases
 from lab.ledger import Ledger
 from lab.queue import AGENT, KnownJob, card_queue, open_queue
-from lab.run import HOLDS_CARD, Answer, Experiment, ExperimentState, Request, RequestState, Run, RunState
+from lab.run import HOLDS_CARD, Answer, Experiment, Request, RequestState, Run, RunState
 from lab.settings import Settings
 from lab.store import Client
 from workers import disk
@@ -26,11 +26,13 @@ UNCLAIMED_S = 10.0
 """A free card's worker claims its entry within a second; after this the entry or the worker is gone."""
 LEASELESS_S = 2.0
 """A run's record and its lease are read one after the other; only what is seen twice counts."""
-UNANSWERED_S = 20.0
-"""An entry that is in nobody's hands for so long is lost: RQ needs milliseconds from queue to worker."""
+UNANSWERED_S = 1.5
+"""An entry that is in nobody's hands for so long is lost: RQ needs milliseconds from queue to worker. Should a machine
+stand still just then, the request is understood twice and answered once."""
 TRIES = 3
 """A request or report that ended its worker so often is given up."""
-REPORTS_EVERY_S = 15.0
+LATER = 10
+"""Each further try of a report waits so many times longer: a full disk is not cleared within seconds."""
 
 
 def lose(ledger: Ledger, run: Run, fence: int, why: str, max_attempts: int, cause: str = "preempted") -> Run:
@@ -95,7 +97,7 @@ class Recovery:
         self._since: dict[Hashable, float] = {}
         """When something suspicious was first seen; what is no longer seen is forgotten."""
         self._report_tries: dict[str, int] = {}
-        self._reports_at = clock()
+        self._earlier_looked_for = False
 
     def step(self) -> None:
         """One round over everything that may have lost its next step."""
@@ -103,12 +105,10 @@ class Recovery:
         for run in self.ledger.runs_in(RunState.DISPATCHED, RunState.RUNNING, RunState.CANCELLING):
             if not self._is_held(run):
                 seen.add(self._suspect_run(run))
-        waiting = self.ledger.requests(RequestState.RECEIVED)
-        entries = _in_hand(self._agent_queue) if waiting or self._clock() >= self._reports_at else set()
-        for request in waiting:
-            if not any(entry.startswith(f"{request.id}-") for entry in entries):
-                seen.add(self._suspect_request(request))
-        seen |= self._reports(entries)
+        waiting, due = self.ledger.requests(RequestState.RECEIVED), self._reports_due()
+        entries = _in_hand(self._agent_queue) if waiting or due else set()
+        seen |= {self._suspect_request(r) for r in waiting if not _has_entry(entries, f"{r.id}-")}
+        seen |= {self._suspect_report(e) for e in due if not _has_entry(entries, f"{e.id}-report-")}
         self._resume_where_there_is_room()
         self._since = {key: at for key, at in self._since.items() if key in seen}
 
@@ -163,22 +163,31 @@ class Recovery:
                 log.warning("%s: had no answer and no queue entry; queued again", request.id)
         return key
 
-    def _reports(self, entries: set[str]) -> set[Hashable]:
-        """Suspicions about ended experiments that have no report; looked for now and then."""
-        if self._clock() < self._reports_at:
-            return {key for key in self._since if isinstance(key, str)}
-        self._reports_at = self._clock() + REPORTS_EVERY_S
-        ended = self.ledger.experiments(ExperimentState.FINISHED, ExperimentState.FAILED)
-        without = [e for e in ended if e.report_revision == 0]
-        return {self._suspect_report(e) for e in without if not _has_entry(entries, f"{e.id}-report-")}
+    def _reports_due(self) -> list[Experiment]:
+        if not self._earlier_looked_for:
+            self.ledger.owe_reports()
+            self._earlier_looked_for = True
+        return self.ledger.reports_due()
 
     def _suspect_report(self, experiment: Experiment) -> Hashable:
         tries = self._report_tries.get(experiment.id, 0)
-        if self._seen_for(experiment.id) >= REPORTS_EVERY_S and tries < TRIES:
-            self._report_tries[experiment.id] = tries + 1
+        key = (experiment.id, tries)
+        if self._seen_for(key) >= UNANSWERED_S * LATER**tries:
+            self._report_again(experiment)
+        return key
+
+    def _report_again(self, experiment: Experiment) -> None:
+        tries = self._report_tries[experiment.id] = self._report_tries.get(experiment.id, 0) + 1
+        if tries <= TRIES:
             self.ledger.requeue_report(experiment, int(time.time()))
             log.warning("%s: ended and had no report; queued again", experiment.id)
-        return experiment.id
+        elif tries == TRIES + 1:
+            text = (
+                f"The report of {experiment.id} could not be written in {TRIES + 1} tries; the agent's log tells why. "
+                f"Its runs and their results: `overnight show {experiment.id}`."
+            )
+            self.ledger.notice(experiment.id, f"report:{experiment.report_revision + 1}", text)
+            log.error("%s: its report is given up after %d tries", experiment.id, TRIES + 1)
 
     def _seen_for(self, key: Hashable) -> float:
         now = self._clock()

@@ -83,7 +83,7 @@ class Desk:
 
     def recover(self) -> None:
         """Rounds of the leader: RQ's word that somebody works on an entry holds for a while, then nothing does."""
-        for passed in (200.0, recover.UNANSWERED_S, recover.REPORTS_EVERY_S):
+        for passed in (200.0, recover.UNANSWERED_S):
             self.clock.passed += passed
             self.recovery.step()
 

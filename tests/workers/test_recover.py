@@ -10,6 +10,7 @@ from lab.leases import Lease, Leases
 from lab.ledger import Ledger
 from lab.plan import Plan
 from lab.run import Answer, RequestState, Run, RunResult, RunState
+from lab.runs import REPORTS_DUE
 from lab.settings import Settings
 from lab.store import Client
 from workers import recover
@@ -220,14 +221,63 @@ def test_an_ended_experiment_without_a_report_gets_another_try(
     """The answer is what everything was for."""
     run, lease = running(ledger, store)
     ledger.finish(run.id, lease.fence, RunResult())
-    clock.now += recover.REPORTS_EVERY_S
-    rounds(recovery, clock, recover.REPORTS_EVERY_S)
+    rounds(recovery, clock, 3600)
     with_entry = store.llen("rq:queue:agent")
     store.delete("rq:queue:agent")
 
-    rounds(recovery, clock, recover.REPORTS_EVERY_S)
-    rounds(recovery, clock, recover.REPORTS_EVERY_S)
+    rounds(recovery, clock, recover.UNANSWERED_S)
 
     entries = store.lrange("rq:queue:agent", 0, -1)
     assert with_entry == 2  # the request's and the report's
     assert any(entry.startswith(f"{run.experiment_id}-report-1-") for entry in entries)
+
+
+def test_the_lost_report_of_a_retry_gets_another_try(
+    recovery: Recovery, clock: Clock, ledger: Ledger, store: Client
+) -> None:
+    """The first report stands, so nobody would notice that the retry's result is told nowhere."""
+    run, lease = running(ledger, store)
+    ledger.fail(run.id, lease.fence, "hang", "stuck")
+    ledger.save_report(run.experiment_id, 1, "{}", {})
+    Leases(store, 10).release(lease)
+    (again,) = ledger.retry(run.id, "U1")
+    bound = ledger.bind(again.id, CARD, "lab-a", 0)
+    lease = Leases(store, 10).claim(again.id, bound.dispatches, CARD, "w")
+    ledger.start(again.id, lease.fence, 4712)
+    ledger.finish(again.id, lease.fence, RunResult())
+    store.delete("rq:queue:agent")
+
+    rounds(recovery, clock, recover.UNANSWERED_S)
+
+    assert store.lrange("rq:queue:agent", 0, -1)[0].startswith(f"{run.experiment_id}-report-2-")
+
+
+def test_a_report_that_an_earlier_version_owes_is_written(
+    recovery: Recovery, clock: Clock, ledger: Ledger, store: Client
+) -> None:
+    """0.1 kept no set of reports that are due; an upgrade must not lose the one that waited."""
+    run, lease = running(ledger, store)
+    ledger.finish(run.id, lease.fence, RunResult())
+    store.delete("rq:queue:agent", REPORTS_DUE)
+
+    rounds(recovery, clock, recover.UNANSWERED_S)
+
+    assert store.lrange("rq:queue:agent", 0, -1)[0].startswith(f"{run.experiment_id}-report-1-")
+
+
+def test_a_report_that_cannot_be_written_is_told_of_once(
+    recovery: Recovery, clock: Clock, ledger: Ledger, store: Client
+) -> None:
+    """Each try waits longer than the last; after all of them people know where their results are."""
+    run, lease = running(ledger, store)
+    ledger.finish(run.id, lease.fence, RunResult())
+    entries = []
+    for tries in range(recover.TRIES + 3):
+        store.delete("rq:queue:agent")
+        rounds(recovery, clock, recover.UNANSWERED_S * recover.LATER**tries)
+        entries += store.lrange("rq:queue:agent", 0, -1)
+
+    told = ledger.notice_text(run.experiment_id, "report:1")
+    assert len([entry for entry in entries if "-report-1-" in entry]) == recover.TRIES
+    assert told
+    assert f"overnight show {run.experiment_id}" in told
