@@ -30,11 +30,17 @@ class Keeping:
     """Keeps one card as the policy says; belongs to one thread, which must outlive the hold's process.
 
     Args:
+        held_s: for how long earlier keepers held it, which counts.
         clock: monotonic seconds.
     """
 
     def __init__(
-        self, card: Card, policy: Policy, make: MakeHold = make_hold, clock: Callable[[], float] = time.monotonic
+        self,
+        card: Card,
+        policy: Policy,
+        make: MakeHold = make_hold,
+        clock: Callable[[], float] = time.monotonic,
+        held_s: float = 0.0,
     ) -> None:
         self.card = card.uuid
         self.policy = policy
@@ -44,7 +50,7 @@ class Keeping:
         self._controller = DutyController(policy.target_pct) if policy.mode == "duty" else None
         self._judgement: Judgement | None = None
         self._stepped_at = clock()
-        self._held_s = 0.0
+        self.held_s = held_s
         self._away_until: float | None = None
         self._read_at = 0.0
         self._duty: float | None = None
@@ -64,21 +70,21 @@ class Keeping:
             if before != self._state:
                 self._left()
         else:
-            self._held_s += elapsed_s
+            self.held_s += elapsed_s
             self.hold.step()
             self._state = self._seen()
         self._use_reading(now, card, in_use)
 
     def renew(self) -> None:
         """The time for which the card may be held begins anew, and with it what it cost."""
-        self._held_s = 0.0
+        self.held_s = 0.0
 
     def stop(self) -> None:
         """Nothing of the keeper is on the card; takes less than a second."""
         self.hold.stop()
-        cost = self.policy.cost(self._held_s)
+        cost = self.policy.cost(self.held_s)
         log.info(
-            "%s: held for %.2f h%s", self.card, self._held_s / 3600, "" if cost is None else f", which cost {cost:.2f}"
+            "%s: held for %.2f h%s", self.card, self.held_s / 3600, "" if cost is None else f", which cost {cost:.2f}"
         )
 
     def let_go(self) -> None:
@@ -99,10 +105,10 @@ class Keeping:
             "verdict": judged.verdict if judged else "unverified",
             "reason": judged.reason if judged else None,
             "utilization_pct": judged.utilization_pct if judged else None,
-            "held_s": round(self._held_s, 1),
+            "held_s": round(self.held_s, 1),
             "max_hold_s": policy.max_hold_s,
             "price_per_hour": policy.price_per_hour,
-            "cost": policy.cost(self._held_s),
+            "cost": policy.cost(self.held_s),
             "problem": self._problem(held),
         }
         return held.model_copy(update=changes)
@@ -110,7 +116,7 @@ class Keeping:
     def _wanted(self, now: float, in_use: bool) -> KeeperState:
         if self.policy.platform.forbidden:
             return "refused"
-        if self.policy.max_hold_s is not None and self._held_s >= self.policy.max_hold_s:
+        if self.policy.max_hold_s is not None and self.held_s >= self.policy.max_hold_s:
             return "expired"
         if in_use:
             self._away_until = now + BACK_S

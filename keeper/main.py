@@ -34,13 +34,19 @@ def main(settings: Settings) -> None:
     def running() -> Mapping[str, Collection[int]]:
         return {card: [use.pid] for card, use in ledger.card_uses().items() if use.pid is not None}
 
+    def held(card: str) -> float:
+        return keeperorders.held_s(client, settings.host, card)
+
+    def tell_held(card: str, held_s: float) -> None:
+        keeperorders.tell_held(client, settings.host, card, held_s)
+
     def look(card: str) -> Look:
         return keeperorders.look(client, settings.host, card)
 
     if settings.gpu.simulate:
         log.warning("gpu.simulate: %d simulated cards, which train on the CPU", settings.gpu.simulate)
     try:
-        watch(settings, publish, running, look=look).run()
+        watch(settings, publish, running, look=look, held=held, tell_held=tell_held).run()
     finally:
         try:
             hosts.withdraw_cards(client, settings.host)
@@ -54,6 +60,8 @@ def watch(
     running: Running = dict,
     open_wait_s: float = OPEN_WAIT_S,
     look: Callable[[str], Look] = lambda card: Look(),
+    held: Callable[[str], float] = lambda card: 0.0,
+    tell_held: Callable[[str, float], None] = lambda card, held_s: None,
 ) -> Watch:
     """A watch as the settings want it; who reads only once gives the driver some seconds to open.
 
@@ -72,6 +80,8 @@ def watch(
         keep=settings.keeper.enabled,
         policy=policy(settings.keeper),
         look=look,
+        held=held,
+        tell_held=tell_held,
         every_s=settings.keeper.reading_interval_s,
         open_wait_s=open_wait_s,
     )

@@ -24,6 +24,10 @@ GLANCE_EVERY_S = 0.5
 """How soon an operator's word or a run's start is seen: a released card is to be free within 2 s."""
 
 
+HELD_EVERY_S = 60.0
+"""How often the time for which a card was held is told: a crash forgets so much at most."""
+
+
 class Watch:
     """Reads the host's cards, publishes them, and keeps the reserved one.
 
@@ -38,6 +42,8 @@ class Watch:
         keep: whether the reserved card gets a heartbeat.
         policy: how it is kept.
         look: what operators want and whether a run has the card with this UUID; may raise while that is unknown.
+        held: for how long earlier keepers held the card with this UUID; may raise.
+        tell_held: takes that time now and then; may raise.
         every_s: between two readings.
         open_wait_s: as in `card_source`; whoever reads once has the patience that the watch lacks.
         clock: seconds since the epoch.
@@ -58,6 +64,8 @@ class Watch:
         keep: bool = True,
         policy: Policy = Policy(),  # noqa: B008  frozen
         look: Callable[[str], Look] = lambda card: Look(),
+        held: Callable[[str], float] = lambda card: 0.0,
+        tell_held: Callable[[str, float], None] = lambda card, held_s: None,
         every_s: float = 1.0,
         open_wait_s: float = OPEN_WAIT_S,
         clock: Callable[[], float] = time.time,
@@ -74,6 +82,9 @@ class Watch:
         self._keep_on = keep
         self._policy = policy
         self._ask = look
+        self._held = held
+        self._tell_held = tell_held
+        self._held_told_at: float | None = None
         self._every_s = every_s
         self._clock = clock
         self._make = make
@@ -140,6 +151,7 @@ class Watch:
         """The heartbeat is gone from its card, and another keeper may take it."""
         if self._keeping is not None:
             self._keeping.stop()
+            self._count(self._keeping, at_once=True)
             log.info("%s: GPU Keeper stopped.", self._keeping.card)
             self._keeping = None
         if self._lock is not None:
@@ -182,11 +194,34 @@ class Watch:
         if self._keeping is not None and order != before.order and order is not None and order.verb == "hold":
             log.info("%s: held anew, by %s", self._keeping.card, order.by or "an operator")
             self._keeping.renew()
+            self._held_told_at = None
         if cards:
             self._keep(card if self._keep_on else None)
         if self._keeping is not None:
             self._keeping.step(card, self._look.in_use)
+            self._count(self._keeping)
         return cards
+
+    def _count(self, keeping: Keeping, *, at_once: bool = False) -> None:
+        """The time for which the card was held is told when that is due, so that it survives this process."""
+        now = self._clock()
+        if not at_once and self._held_told_at is not None and now - self._held_told_at < HELD_EVERY_S:
+            return
+        self._held_told_at = now
+        try:
+            self._tell_held(keeping.card, keeping.held_s)
+        except Exception:
+            log.debug("%s: its hours cannot be kept now", keeping.card, exc_info=True)
+
+    def _held_before(self, card: str) -> float:
+        try:
+            held_s = self._held(card)
+        except Exception:
+            log.warning("%s: for how long it was held before is not known now; counted anew", card, exc_info=True)
+            return 0.0
+        if held_s:
+            log.info("%s: held for %.2f h before, which counts", card, held_s / 3600)
+        return held_s
 
     def _ask_about(self, card: str | None) -> None:
         """What operators want is known, as far as anybody can tell; else it stays as it was."""
@@ -240,7 +275,7 @@ class Watch:
             self._held_elsewhere(card, holder)
             return
         self._elsewhere, self._lock = None, lock
-        self._keeping = Keeping(card, self._policy, self._make)
+        self._keeping = Keeping(card, self._policy, self._make, held_s=self._held_before(card.uuid))
         log.info("%s: GPU Keeper starting on GPU %d, mode %s", card.uuid, card.index, self._policy.mode)
         log.info("%s: %s", card.uuid, self._policy.terms())
 

@@ -107,7 +107,8 @@ class KeeperStatus(Record):
     last_beat_at: float | None = None
     interval_s: float = 300.0
     held_s: float = 0.0
-    """For how long it has held the card since it was started or told to hold, without the times when it was away."""
+    """For how long it has held the card since it was first started or told to hold, without the times when it was away
+    or not running; an hour without a keeper begins it anew."""
     max_hold_s: float | None = None
     price_per_hour: float | None = None
     cost: float | None = None

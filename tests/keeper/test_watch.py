@@ -247,6 +247,40 @@ def test_a_run_on_the_shared_card_sends_the_keeper_away(tmp_path: Path) -> None:
     assert bench.holds[0].stopped
 
 
+def test_hours_and_cost_of_a_hold_go_on_after_a_restart(tmp_path: Path) -> None:
+    """A process that is restarted every night would else keep the card, and cost, for ever."""
+    told: dict[str, float] = {"GPU-1": 7199.0}
+    policy = Policy(max_hold_s=7200.0, price_per_hour=3.0)
+    first = Bench(tmp_path, cards(0, 1), policy=policy, held=told.__getitem__, tell_held=told.__setitem__)
+    at_start = first.watch.tick().keeper
+    time.sleep(1.1)
+    over = [first.watch.tick() for _ in range(2)][-1].keeper
+    first.watch.close()
+    again = Bench(tmp_path, cards(0, 1), policy=policy, held=told.__getitem__, tell_held=told.__setitem__)
+    after = again.watch.tick().keeper
+
+    assert at_start is not None
+    assert over is not None
+    assert after is not None
+    assert (at_start.state, at_start.held_s, at_start.cost) == ("holding", 7199.0, pytest.approx(6.0, abs=0.01))
+    assert over.state == "expired"
+    assert told["GPU-1"] >= 7200.0
+    assert (after.state, after.cost) == ("expired", pytest.approx(6.0, abs=0.01))
+
+
+def test_while_the_store_is_away_the_hold_counts_on(tmp_path: Path) -> None:
+    def away(*_: object) -> float:
+        raise ConnectionError("redis is away")
+
+    bench = Bench(tmp_path, cards(0, 1), held=away, tell_held=away)
+    keeper = bench.watch.tick().keeper
+    bench.watch.close()
+
+    assert keeper is not None
+    assert keeper.state == "holding"
+    assert bench.holds[0].stopped
+
+
 def test_while_nobody_can_tell_what_operators_want_it_stays_as_it_was(tmp_path: Path) -> None:
     operator = Operator()
     operator.order = KeeperOrder(verb="release")
