@@ -72,7 +72,7 @@ class Desk:
 
     def _answer(self, note: Note, unsure: bool) -> None:
         answer = self._ledger.request(note.subject).answer
-        if answer is None:
+        if answer is None or answer.kind in ("revised", "withdrawn"):  # the card says the one, silence the other
             return
         if answer.kind == "plan" and answer.experiment_id:
             experiment = self._ledger.experiment(answer.experiment_id)

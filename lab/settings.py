@@ -88,9 +88,10 @@ class DefaultSettings(Section):
 
 
 class LimitSettings(Section):
-    """Where a request is asked about or refused."""
+    """Where a request is asked about or refused, and for how long a plan waits."""
 
     max_runs: int = Field(200, ge=1, le=100_000)
+    plan_days: float = Field(7.0, gt=0, le=365)
 
 
 class RunSettings(Section):

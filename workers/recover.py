@@ -29,6 +29,7 @@ LEASELESS_S = 2.0
 UNANSWERED_S = 1.5
 """An entry that is in nobody's hands for so long is lost: RQ needs milliseconds from queue to worker. Should a machine
 stand still just then, the request is understood twice and answered once."""
+DAY_S = 86_400
 TRIES = 3
 """A request or report that ended its worker so often is given up."""
 LATER = 10
@@ -110,7 +111,16 @@ class Recovery:
         seen |= {self._suspect_request(r) for r in waiting if not _has_entry(entries, f"{r.id}-")}
         seen |= {self._suspect_report(e) for e in due if not _has_entry(entries, f"{e.id}-report-")}
         self._resume_where_there_is_room()
+        self._expire_plans()
         self._since = {key: at for key, at in self._since.items() if key in seen}
+
+    def _expire_plans(self) -> None:
+        """What nobody approved in time cannot be started any more: it was made for the lab of that day."""
+        days = self.settings.limits.plan_days
+        for experiment_id in self.ledger.proposed_before(time.time() - days * DAY_S):
+            with contextlib.suppress(MoveRefused, UnknownRecord):
+                self.ledger.expire(experiment_id)
+                log.info("%s: expired, nobody approved it within %g days", experiment_id, days)
 
     def _resume_where_there_is_room(self) -> None:
         """Runs that a full disk paused go on; one whose host is gone may find its checkpoint from elsewhere."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from typing import Any
 
 from slack_bolt import App
@@ -10,10 +11,11 @@ from slack_bolt import App
 from bot.conversation import Conversation
 from bot.listeners.intake import Intake
 from bot.listeners.words import mentions, typed
-from bot.render.answer import runs_already
-from lab.errors import MoveRefused, StoreAwayError, UnknownRecord
+from bot.render.answer import runs_already, went_on
+from bot.render.message import Message
+from lab.errors import StoreAwayError, UnknownRecord
 from lab.ledger import CLAIM_S
-from lab.run import ExperimentState
+from lab.run import Experiment
 from lab.store import PREFIX
 
 log = logging.getLogger(__name__)
@@ -33,7 +35,9 @@ def listen(app: App, intake: Intake) -> None:
 
     @app.event("message")
     def on_message(event: Event, body: dict[str, Any]) -> None:
-        if event.get("subtype") == "message_changed":
+        if is_deletion(event):
+            take_deletion(event, body, intake)
+        elif event.get("subtype") == "message_changed":
             take_change(event, body, intake)
         elif event.get("channel_type") == "im" or mentions(event.get("text") or "", intake.bot_user):
             take(event, body, intake)
@@ -79,31 +83,40 @@ def take_change(event: Event, body: dict[str, Any], intake: Intake) -> None:
     if not ours or said == (old.get("text") or "") or not _by_a_person(new, intake):
         return
     place = _place({**new, "channel": event["channel"]}, body)
-    if intake.reach(lambda: _withdraw(new, place, intake)):
+    if intake.reach(lambda: _withdraw(new, place, runs_already, intake)):
         edited = (new.get("edited") or {}).get("ts") or event.get("event_ts")
         claims = [f"slack:{body['event_id']}", f"slack:{place.team}:{place.channel}:{new['ts']}:{edited}"]
         _submit(new, place, claims, new["ts"], intake)
 
 
-def _withdraw(new: Event, place: Conversation, intake: Intake) -> bool:
-    """The plan made of the earlier words is cancelled; False when it was approved, and its author knows."""
-    earlier = intake.client.get(_asked(place, new["ts"]))
+def is_deletion(event: Event) -> bool:
+    """A message was deleted; where it has replies, a tombstone takes its place, which Slack tells as a change."""
+    kind = event.get("subtype")
+    tombstone = (event.get("message") or {}).get("subtype") == "tombstone"
+    return kind == "message_deleted" or (kind == "message_changed" and tombstone)
+
+
+def take_deletion(event: Event, body: dict[str, Any], intake: Intake) -> None:
+    """A deleted request is withdrawn while its plan waits; once that runs, its author reads that it goes on."""
+    old = event.get("previous_message") or {}
+    if old.get("ts") and _by_a_person(old, intake):
+        place = _place({**old, "channel": event["channel"]}, body)
+        intake.reach(lambda: _withdraw(old, place, went_on, intake))
+
+
+def _withdraw(message: Event, place: Conversation, say: Callable[[Experiment], Message], intake: Intake) -> bool:
+    """Nothing comes of the message's earlier words any more; False when their plan runs, and their author knows."""
+    user = str(message["user"])
+    earlier = intake.client.get(_asked(place, message["ts"]))
     try:
-        answer = intake.ledger.request(earlier).answer if earlier else None
-        if answer is None or answer.experiment_id is None:
-            return True
-        experiment = intake.ledger.experiment(answer.experiment_id)
+        going_on = intake.ledger.withdraw(earlier, user) if earlier else None
     except UnknownRecord:
         return True
-    if experiment.state is ExperimentState.PROPOSED:
-        try:
-            intake.ledger.cancel(experiment.id, str(new["user"]))
-        except MoveRefused:
-            experiment = intake.ledger.experiment(experiment.id)
-    if experiment.approved_at is not None:
-        intake.whispers.whisper(place, str(new["user"]), runs_already(experiment))
-        return False
-    return True
+    if going_on is not None:
+        intake.whispers.whisper(place, user, say(going_on))
+    elif earlier:
+        log.info("%s: withdrawn by %s", earlier, user)
+    return going_on is None
 
 
 def _by_a_person(event: Event, intake: Intake) -> bool:

@@ -41,6 +41,8 @@ def too_late(experiment: Experiment, what: str) -> Message:
             return plain(f"{experiment.id} was approved already{by}; nothing more was started.")
         case ExperimentState.AWAITING_SECOND_APPROVAL:
             return plain(f"{experiment.id} waits for its second approval.")
+        case ExperimentState.EXPIRED:
+            return plain(f"{experiment.id} has expired, so it cannot be {what}. Ask again to get a new plan.")
         case state:
             return plain(f"{experiment.id} is {state.value} already, so it cannot be {what}.")
 
@@ -54,4 +56,12 @@ def runs_already(experiment: Experiment) -> Message:
     return plain(
         f"You changed the message behind {experiment.id}, which is {experiment.state.value} already; the change does"
         " nothing to it. Please write a new message for what should be different."
+    )
+
+
+def went_on(experiment: Experiment) -> Message:
+    """Said to whoever deletes a message after its plan was approved."""
+    return plain(
+        f"You deleted the message behind {experiment.id}, which is {experiment.state.value} already and is not stopped"
+        f" by that. To stop it: `cancel {experiment.id}`, or Cancel on its card."
     )

@@ -11,9 +11,7 @@ from bot.simulator.api.views import replace_view
 from bot.simulator.interactions import Interactions
 from bot.simulator.refusal import Json, NoSuchThing
 from bot.simulator.sockets import Delivery, EnvelopeKind
-from bot.simulator.workspace import Workspace
-
-SLACKBOT = "USLACKBOT"
+from bot.simulator.workspace import SLACKBOT, Workspace
 
 
 class People:

@@ -14,7 +14,7 @@ from bot.simulator.reading import shown_text
 from bot.simulator.refusal import Json
 from bot.simulator.server import ApiCall, Server
 from bot.simulator.sockets import Ack, Delivery
-from bot.simulator.workspace import BOT, CHANNELS, PEOPLE, Channel, StoredFile, User, Workspace
+from bot.simulator.workspace import BOT, CHANNELS, PEOPLE, SLACKBOT, Channel, StoredFile, User, Workspace
 
 T = TypeVar("T")
 
@@ -125,6 +125,7 @@ class Simulator:
         self._server.people.edit(channel, ts, text)
 
     def delete(self, channel: str, ts: str) -> None:
+        """The author deleted the message; the app hears `message_deleted`, or of a tombstone where it had replies."""
         self._server.people.delete(channel, ts)
 
     def react(self, channel: str, ts: str, name: str, user: str, *, remove: bool = False) -> None:
@@ -233,7 +234,7 @@ class Simulator:
         for root in [m for m in self.messages(channel) if m.get("thread_ts", m["ts"]) == m["ts"]]:
             for message in self.thread(channel, root["ts"]):
                 indent = "" if message["ts"] == root["ts"] else "    "
-                name = self.workspace.user(message["user"]).name
+                name = "slackbot" if message["user"] == SLACKBOT else self.workspace.user(message["user"]).name
                 lines += [f"{indent}{name}: {line}" for line in shown_text(message).splitlines()]
         return "\n".join(lines)
 

@@ -16,6 +16,10 @@ ChangeKind = Literal[
 
 TEAM = "T0LAB"
 APP = "A0OVERNIGHT"
+SLACKBOT = "USLACKBOT"
+BURIED = "This message was deleted."
+_OUTLIVES = ("team", "ts", "thread_ts", "reply_count", "reply_users", "latest_reply")
+"""What a tombstone keeps of the message whose place it takes."""
 
 
 @dataclass(frozen=True)
@@ -207,12 +211,31 @@ class Workspace:
             return deepcopy(stored)
 
     def delete(self, channel: str, ts: str, actor: str) -> None:
+        """The message is gone; where it has replies, a tombstone stands in its place and holds them together."""
         with self.changed:
+            if self._messages[channel][ts].get("reply_count"):
+                self._bury(channel, ts, actor)
+                return
             gone = self._messages[channel].pop(ts)
             root = self._messages[channel].get(gone.get("thread_ts", ""))
             if root is not None:
                 root["reply_count"] = max(0, root.get("reply_count", 0) - 1)
             self._happened("deleted", channel, {"ts": ts}, before=gone, actor=actor)
+
+    def _bury(self, channel: str, ts: str, actor: str) -> None:
+        """As Slack does it: the app hears of a change to a message of the subtype `tombstone`."""
+        before = self._messages[channel][ts]
+        kept = {name: before[name] for name in _OUTLIVES if name in before}
+        tombstone = {
+            "type": "message",
+            "subtype": "tombstone",
+            "hidden": True,
+            "user": SLACKBOT,
+            "text": BURIED,
+            **kept,
+        }
+        self._messages[channel][ts] = tombstone
+        self._happened("edited", channel, tombstone, before=before, actor=actor)
 
     def react(self, channel: str, ts: str, name: str, user: str, *, remove: bool = False) -> bool:
         """Whether the reaction was there before the call; afterwards it is there, or gone."""

@@ -44,6 +44,19 @@ def test_a_cancelled_plan_has_no_buttons_and_cannot_run(scene: Scene) -> None:
     assert len(scene.slack.thread(LAB, root)) == 2
 
 
+def test_an_expired_plan_says_so_and_cannot_run(scene: Scene) -> None:
+    """The card of last week is still there; a press on an old copy of it must not start what nobody looked at again."""
+    root, experiment, card = scene.planned()
+    scene.ledger.expire(experiment.id)
+    scene.wait(lambda: "Expired: nobody pressed Run in time" in scene.now(card), "the card")
+    scene.slack.press(LAB, card["ts"], "run", ALICE, as_seen=card)
+    said = scene.wait(lambda: scene.whispered(root), "the whisper")
+
+    assert said == [f"{experiment.id} has expired, so it cannot be approved. Ask again to get a new plan."]
+    assert "[Run]" not in scene.now(card)
+    assert scene.ledger.experiment(experiment.id).state is ExperimentState.EXPIRED
+
+
 def test_what_runs_is_cancelled_from_its_progress_card(scene: Scene) -> None:
     """With a question before, since hours are lost by a slip of the thumb."""
     root, experiment, plan = scene.planned()

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import time
 
 import pytest
 
 from bot.listeners.words import typed
 from bot.simulator import Simulator
-from lab.run import Answer
+from lab.run import Answer, ExperimentState, RequestState
 from lab.settings import Settings
-from tests.bot.conftest import ALICE, BEN, BOT, LAB, Scene, settings_for
+from tests.bot.conftest import ALICE, BEN, BOT, ESTIMATE, LAB, PLAN, Scene, settings_for
 
 
 def test_a_mention_that_arrives_twice_and_again_is_one_request(valkey: Settings, alone: Scene) -> None:
@@ -77,6 +78,66 @@ def test_an_edit_after_approval_changes_nothing_and_says_so(scene: Scene) -> Non
 
     assert f"{experiment.id}, which is approved already" in said[0]
     assert len(scene.requests(root)) == 1
+
+
+def test_an_edit_before_the_answer_leaves_one_plan(scene: Scene) -> None:
+    """The agent was slow; a plan of the words that are gone would stand beside the new one."""
+    root, first = scene.ask()
+    scene.slack.edit(LAB, root, f"{BOT} compare ResNet18 vs EfficientNet")
+    scene.wait(lambda: len(scene.requests(root)) == 2, "the new request")
+    late = scene.ledger.propose(first.id, PLAN, ESTIMATE, Answer(kind="plan"))
+    experiment = scene.propose(scene.requests(root)[1])
+    scene.card(root, "'run'")
+
+    assert late is None
+    assert scene.ledger.request(first.id).answer == Answer(kind="withdrawn")
+    assert [m for m in scene.slack.thread(LAB, root)[1:] if experiment.id not in scene.slack.shown(m)] == []
+
+
+def test_a_deleted_request_withdraws_its_plan(scene: Scene) -> None:
+    """Slack tells of a tombstone, since the plan card is a reply; the card stays and says what became of it."""
+    root, experiment, card = scene.planned()
+    scene.slack.delete(LAB, root)
+    scene.wait(lambda: f"Cancelled by <@{ALICE}>; nothing ran." in scene.now(card), "the card")
+
+    assert scene.ledger.experiment(experiment.id).state is ExperimentState.CANCELLED
+    assert '"tombstone"' in json.dumps([d.payload["event"] for d in scene.slack.deliveries if d.kind == "events_api"])
+    assert len(scene.requests(root)) == 1
+    assert "[Run]" not in scene.now(card)
+
+
+def test_a_request_deleted_before_its_answer_gets_none(scene: Scene) -> None:
+    """Without a reply the message is just gone, and nothing may appear in its place."""
+    root, request = scene.ask()
+    scene.slack.delete(LAB, root)
+    scene.wait(lambda: scene.ledger.request(request.id).state is RequestState.ANSWERED, "the end of the request")
+    asked, _ = scene.ask()
+    scene.propose(scene.requests(asked)[0])
+    scene.card(asked, "'run'")  # by then anything about the first would have been said
+
+    assert scene.ledger.request(request.id).answer == Answer(kind="withdrawn")
+    assert scene.slack.thread(LAB, root) == []
+
+
+def test_deleting_the_message_of_what_runs_stops_nothing_and_says_so(scene: Scene) -> None:
+    """Hours of work are not lost by tidying up a channel."""
+    root, experiment, _ = scene.planned()
+    scene.ledger.approve(experiment.id, ALICE)
+    scene.slack.delete(LAB, root)
+    said = scene.wait(lambda: scene.whispered(root), "the whisper")
+
+    assert f"{experiment.id}, which is approved already and is not stopped" in said[0]
+    assert scene.ledger.experiment(experiment.id).state is ExperimentState.APPROVED
+
+
+def test_a_deleted_answer_of_the_bot_withdraws_nothing(scene: Scene) -> None:
+    """An admin tidies up; the plan was the asker's to withdraw."""
+    _, experiment, card = scene.planned()
+    scene.slack.workspace.delete(LAB, card["ts"], BEN)
+    asked, _ = scene.ask()
+
+    assert scene.requests(asked)
+    assert scene.ledger.experiment(experiment.id).state is ExperimentState.PROPOSED
 
 
 @pytest.mark.parametrize("text", ["", ":fire: :fire:", "x" * 11_000])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from lab import hosts
@@ -281,3 +283,21 @@ def test_a_report_that_cannot_be_written_is_told_of_once(
     assert len([entry for entry in entries if "-report-1-" in entry]) == recover.TRIES
     assert told
     assert f"overnight show {run.experiment_id}" in told
+
+
+def test_a_plan_that_nobody_approved_in_time_expires(recovery: Recovery, ledger: Ledger, store: Client) -> None:
+    """Only that: a plan of yesterday still waits, and what was approved weeks ago goes on."""
+    plans = []
+    for _ in range(3):
+        request = ledger.submit("probe", "U1", "terminal:1")
+        assert request
+        plan = Plan(template="probe", models=("probe",))
+        plans.append(ledger.propose(request.id, plan, None, Answer(kind="plan")))
+    old, young, approved = (plan.id for plan in plans if plan)
+    week = recovery.settings.limits.plan_days * recover.DAY_S
+    store.zadd("on:index:experiment:proposed", {old: time.time() - week - 60, young: time.time() - week + 60})
+    ledger.approve(approved, "U1")
+
+    recovery.step()
+
+    assert [ledger.experiment(i).state for i in (old, young, approved)] == ["expired", "proposed", "approved"]

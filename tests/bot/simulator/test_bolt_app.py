@@ -51,6 +51,26 @@ def test_mention_becomes_a_thread_whose_button_is_pressed(slack: Simulator, app:
     assert slack.message("C0LAB", ts)["reply_count"] == 1
 
 
+def test_a_deleted_message_leaves_a_tombstone_where_it_had_replies(slack: Simulator, app: App) -> None:
+    """Slack tells of the one as `message_deleted`, of the other as a change; a bot that knows one misses half."""
+    told: list[tuple[str, str | None]] = []
+
+    @app.event("message")
+    def hear(event: dict[str, Any]) -> None:
+        if "previous_message" in event:
+            told.append((event["subtype"], (event.get("message") or {}).get("subtype")))
+
+    alone, root = (slack.say("C0LAB", "U0ALICE", text) for text in ("alone", "root"))
+    reply = slack.say("C0LAB", "U0BEN", "reply", root)
+    for ts in (alone, root):
+        slack.delete("C0LAB", ts)
+    slack.wait_for(lambda: len(told) == 2)
+
+    assert told == [("message_deleted", None), ("message_changed", "tombstone")]
+    assert [m["ts"] for m in slack.messages("C0LAB")] == [root, reply]
+    assert slack.transcript("C0LAB") == "slackbot: This message was deleted.\n    ben: reply"
+
+
 def test_one_mention_arrives_as_mention_and_as_message(slack: Simulator, app: App) -> None:
     """Slack sends both with different event_ids; a bot that claims only event_ids answers twice."""
     seen: list[tuple[str, str, str]] = []
