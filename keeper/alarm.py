@@ -6,6 +6,7 @@ One leads by a lock of its own, wherever `overnight dispatch` runs; others stand
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -13,9 +14,10 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
-from keeper import alerts, observe
+from keeper import alerts, lookback, observe
 from keeper.alerts import Policy
-from keeper.rules import Finding, Judge, Sample, load_rules
+from keeper.judge import Judge
+from keeper.rules import Finding, Sample, load_rules
 from lab import events, store
 from lab.alert import Alerts, AlertState, Board, Outcome
 from lab.errors import MoveRefused, UnknownRecord
@@ -31,6 +33,8 @@ log = logging.getLogger(__name__)
 MOST_EVENTS = 2_000
 """Events of one step; the rest follows at once."""
 IN_A_ROW = 3
+PAUSE = 2.5
+"""So many intervals without a look, and what was seen meanwhile has to be looked up."""
 REMEMBERED = 200
 """Experiments with failures whose runs' ends are kept in memory."""
 
@@ -53,6 +57,8 @@ class Alarm:
         chosen = settings.alerts
         self.interval_s = chosen.interval_s
         self.policy = Policy(chosen.group_s, chosen.silence_s, chosen.repeat_s)
+        self._rules = rules
+        self._judged_at = -math.inf
         self.judge = Judge(rules, self.interval_s, time.time() if now is None else now)
         self.leadership = Leadership(self.client, "alerts", max(10.0, 2 * self.interval_s))
         self._leads = False
@@ -103,10 +109,16 @@ class Alarm:
         board = self.alerts.board()
         if board.place is None:  # what failed before anybody watched is no news
             board = self._begin()
+        if now - self._judged_at > PAUSE * self.interval_s:
+            self._look_back(now)
         seen = observe.look(self.client, self.ledger, board.hosts, self._broken, now)
         news = events.since(self.client, board.place or "0", MOST_EVENTS)
         firing = [(a.rule, member) for a in board.alerts.values() for member in a.members]
-        found = self.judge.judge([*observe.samples(seen), *self._happened(news)], now, firing)
+        samples = observe.samples(seen)
+        found = self.judge.judge([*samples, *self._happened(news)], now, firing)
+        if now != self._judged_at:  # a step that only had more events looked at nothing new
+            lookback.keep(self.client, self.judge, self.interval_s, now, self.judge.looked_back_on(samples))
+        self._judged_at = now
         place = news[-1].id if news else board.place
 
         def decide(as_it_is: Board) -> Outcome:
@@ -121,6 +133,11 @@ class Alarm:
         self._save(found, board)
         self._log(outcome)
         return len(news)
+
+    def _look_back(self, now: float) -> None:
+        """The rules know what was seen while this one did not look: before its start, or while another one led."""
+        self.judge = Judge(self._rules, self.interval_s, now)
+        lookback.recall(self.client, self.judge)
 
     def _save(self, found: Sequence[Finding], before: Board) -> None:
         """Runs on cards that have just begun to fire under a rule that saves are asked for a checkpoint."""

@@ -1,14 +1,10 @@
-"""Rules: what makes an alert, as data, and their judgement over samples. Pure: time is an argument.
-
-A missing sample is unknown: it neither fires an alert nor ends one.
-"""
+"""Rules: what makes an alert, as data, and the words in which it is told; keeper/judge.py applies them."""
 
 from __future__ import annotations
 
 import math
 import re
-from collections import deque
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -25,12 +21,6 @@ RULES_FILE = Path(__file__).with_name("rules.yaml")
 CONDITION = re.compile(
     r"\s*(?P<metric>[a-z_]+\.[a-z_]+)\s*(?:(?P<op><|>|grows)\s*(?P<limit>-?[\d.]+(?:e-?\d+)?)|happens)\s*"
 )
-COVERAGE = 0.8
-"""Share of a window's samples that must be known."""
-GONE_S = 120.0
-"""What has not been seen for so long, while its source speaks, is gone and its alert over."""
-STEADY = 0.7
-"""Least share of a growth's variance that a straight line explains: steps and noise are no leak."""
 
 Verdict = Literal["firing", "clear", "gone", "happened"]
 Op = Literal["<", ">", "grows", "happens"]
@@ -189,119 +179,6 @@ def _problem(error: Exception) -> str:
     return f"{key + ': ' if key else ''}{first['msg'].removeprefix('Value error, ')}; the rule is off"
 
 
-@dataclass
-class _Window:
-    samples: deque[tuple[float, float | None]] = field(default_factory=deque)
-    seen_at: float = 0.0
-    last: Sample | None = None
-
-    def add(self, sample: Sample, now: float, keep_s: float) -> None:
-        self.seen_at, self.last = now, sample
-        self.samples.append((now, sample.value))
-        while self.samples and self.samples[0][0] < now - keep_s:
-            self.samples.popleft()
-
-    def known(self, now: float, window_s: float, interval_s: float) -> list[tuple[float, float]] | None:
-        """The known samples of the window's last `window_s`; None when too many are missing."""
-        if window_s <= interval_s:
-            at, value = self.samples[-1]
-            return [(at, value)] if value is not None and at == now else None
-        inside = [(at, value) for at, value in self.samples if at > now - window_s - 1e-6 and value is not None]
-        lasts = bool(inside) and inside[0][0] <= now - window_s + 1.5 * interval_s
-        return inside if lasts and len(inside) >= COVERAGE * window_s / interval_s else None
-
-
-class Judge:
-    """Judges samples by the rules; keeps what each rule looks back on.
-
-    Args:
-        interval_s: time between two calls of `judge`; fewer samples than that promises are missing ones.
-    """
-
-    def __init__(self, rules: Sequence[Rule], interval_s: float, now: float) -> None:
-        self.rules = {rule.name: rule for rule in rules}
-        self._by_metric: dict[str, list[Rule]] = {}
-        for rule in rules:
-            self._by_metric.setdefault(rule.metric, []).append(rule)
-        self._interval_s = interval_s
-        self._began = now
-        self._windows: dict[tuple[str, str], _Window] = {}
-
-    def judge(self, samples: Sequence[Sample], now: float, firing: Collection[tuple[str, str]] = ()) -> list[Finding]:
-        """What the rules say now; nothing of a member about which they cannot say anything.
-
-        Args:
-            firing: rule and member of what fires already.
-        """
-        found = []
-        for sample in samples:
-            for rule in self._by_metric.get(sample.metric, ()):
-                found += self._judged(rule, sample, now)
-        for name, member in firing:
-            known = self.rules.get(name)
-            if known is None:
-                found.append(Finding(_stand_in(name), member, "gone"))
-            elif known.op != "happens" and now - self._seen_at(name, member) > GONE_S:
-                found.append(Finding(known, member, "gone"))
-        self._forget(now)
-        return found
-
-    def _judged(self, rule: Rule, sample: Sample, now: float) -> list[Finding]:
-        if rule.op == "happens":
-            return [_finding(rule, sample, "happened", sample.value or 0.0)]
-        window = self._windows.setdefault((rule.name, sample.member), _Window())
-        window.add(sample, now, max(rule.for_s, rule.clear_s) + self._interval_s)
-        value = self._breach(rule, window, now)
-        if value is not None:
-            return [_finding(rule, sample, "firing", value)]
-        return [_finding(rule, sample, "clear", 0.0)] if self._is_clear(rule, window, now) else []
-
-    def _breach(self, rule: Rule, window: _Window, now: float) -> float | None:
-        known = window.known(now, rule.for_s, self._interval_s)
-        if known is None:
-            return None
-        if rule.op == "grows":
-            return _growth(known, rule.limit)
-        mean = _mean(known)
-        return mean if (mean < rule.limit if rule.op == "<" else mean > rule.limit) else None
-
-    def _is_clear(self, rule: Rule, window: _Window, now: float) -> bool:
-        if rule.op == "grows":
-            known = window.known(now, rule.for_s, self._interval_s)
-            return known is not None and _growth(known, rule.limit / 2) is None
-        known = window.known(now, rule.clear_s, self._interval_s)
-        if known is None:
-            return False
-        mean, clear = _mean(known), rule.limit if rule.clear is None else rule.clear
-        return mean >= clear if rule.op == "<" else mean <= clear
-
-    def _seen_at(self, name: str, member: str) -> float:
-        window = self._windows.get((name, member))
-        return window.seen_at if window else self._began
-
-    def _forget(self, now: float) -> None:
-        old = [key for key, w in self._windows.items() if now - w.seen_at > max(2 * GONE_S, self.rules[key[0]].for_s)]
-        for key in old:
-            del self._windows[key]
-
-
-def _mean(known: Sequence[tuple[float, float]]) -> float:
-    return sum(value for _, value in known) / len(known)
-
-
-def _growth(known: Sequence[tuple[float, float]], limit: float) -> float | None:
-    """By how much it grows an hour; None where that is less than the limit, or no straight line tells it."""
-    n = len(known)
-    mid_t, mid_v = sum(at for at, _ in known) / n, _mean(known)
-    spread = sum((at - mid_t) ** 2 for at, _ in known)
-    varies = sum((value - mid_v) ** 2 for _, value in known)
-    if not spread or not varies:
-        return None
-    together = sum((at - mid_t) * (value - mid_v) for at, value in known)
-    slope = together / spread * 3600
-    return slope if slope > limit and together**2 / (spread * varies) >= STEADY else None
-
-
 class _Words(dict[str, Any]):
     """What a rule's words may name; a label that a subject lacks reads `?`."""
 
@@ -313,7 +190,8 @@ class _Words(dict[str, Any]):
         return "?"
 
 
-def _finding(rule: Rule, sample: Sample, verdict: Verdict, value: float) -> Finding:
+def finding_of(rule: Rule, sample: Sample, verdict: Verdict, value: float) -> Finding:
+    """What the rule says of the sample's member, in words."""
     if verdict == "clear":
         return Finding(rule, sample.member, verdict, sample.labels)
     words = _Words(
@@ -338,6 +216,6 @@ def _finding(rule: Rule, sample: Sample, verdict: Verdict, value: float) -> Find
     )
 
 
-def _stand_in(name: str) -> Rule:
+def stand_in(name: str) -> Rule:
     """For a rule that is no longer there, whose alerts are over."""
     return Rule(name=name, when="rule.broken > 0", title=name)

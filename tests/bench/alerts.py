@@ -22,7 +22,8 @@ import psutil
 from keeper import alerts as engine
 from keeper.alarm import Alarm, failure
 from keeper.alerts import Policy
-from keeper.rules import Judge, load_rules
+from keeper.judge import Judge
+from keeper.rules import load_rules
 from lab import events, hosts, store
 from lab.alert import Alerts, Board
 from lab.card import Card, Host, HostCards

@@ -236,6 +236,58 @@ def test_a_restart_tells_nothing_again_and_misses_nothing(lab: Lab) -> None:
     assert lab.open()["run_failed"].count == 2
 
 
+def test_a_restart_in_the_middle_of_a_window_does_not_begin_it_anew(lab: Lab) -> None:
+    """Five minutes are five minutes, even if the dispatcher is restarted every four; and so is a leak of twenty."""
+    experiment = lab.experiment()
+    fence = lab.start(f"{experiment.id}/1")
+    begun = lab.now
+
+    def trains() -> None:
+        leaked = int(20 * GIB + (lab.now - begun) / 3600 * 8 * GIB)
+        lab.card = lab.card.model_copy(update={"utilization_pct": 4.0, "memory_used_bytes": leaked})
+        lab.ledger.report_progress(f"{experiment.id}/1", fence, Progress(step=1, phase="train", at=lab.now))
+
+    def restart_at(second: float) -> None:
+        lab.go(begun + second - lab.now)
+        lab.now += 20  # nobody looks meanwhile
+        lab.alarm = Alarm(lab.settings, lab.client, lab.now)
+
+    lab.each = trains
+    restart_at(180 + 240)
+    lab.go(begun + 180 + 275 - lab.now)
+    early = set(lab.open())
+    lab.go(35)
+    after_five = set(lab.open())
+    restart_at(180 + 900)
+    lab.go(begun + 180 + 1220 - lab.now)
+    leak = lab.open()["memory_grows"]
+
+    assert early == set()
+    assert after_five == {"low_utilization"}
+    assert "+8.0 % of the card an hour" in next(iter(leak.members.values())).text
+    assert "loss.item()" in leak.advice
+
+
+def test_a_stand_by_that_takes_over_knows_what_the_leader_saw(lab: Lab) -> None:
+    """It has looked at nothing itself, or at something long ago; and it keeps no more than the rules look back on."""
+    experiment = lab.experiment()
+    fence = lab.start(f"{experiment.id}/1")
+    lab.each = lambda: lab.ledger.report_progress(
+        f"{experiment.id}/1", fence, Progress(step=1, phase="train", at=lab.now)
+    )
+    lab.card = lab.card.model_copy(update={"utilization_pct": 4.0})
+    other, first = Alarm(lab.settings, lab.client, lab.now), lab.alarm
+    lab.go(180)
+    lab.alarm = other
+    lab.go(120)
+    lab.alarm = first
+    lab.client.rpush("on:alert:samples", "of another version")
+    lab.go(200)
+
+    assert "low_utilization" in lab.open()
+    assert lab.client.llen("on:alert:samples") <= 1 + first.judge.window_s / first.interval_s
+
+
 def test_two_watches_count_each_event_once(lab: Lab) -> None:
     """Two leaders for a moment do no harm."""
     experiment = lab.experiment()

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from keeper.rules import METRICS, Finding, Judge, Sample, load_rules
+from keeper.judge import Judge
+from keeper.rules import METRICS, Finding, Sample, load_rules
 
 EVERY_S = 5.0
 LABELS = {"host": "node07", "card": "GPU-1", "index": "1", "run": "exp-3/1", "experiment": "exp-3", "owner": "U1"}
