@@ -5,8 +5,9 @@ The metrics' meanings stand in keeper/rules.METRICS. What cannot be known is a s
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from keeper.rules import Sample
@@ -15,6 +16,7 @@ from lab.beacons import Beacon
 from lab.card import READING_MAX_AGE_S, Card, Host, HostCards, KeeperStatus
 from lab.estimate import duration
 from lab.ledger import Ledger
+from lab.records import record_key
 from lab.run import HOLDS_CARD, Progress, Run, RunState
 from lab.store import Client
 
@@ -42,6 +44,8 @@ class Seen:
     """Those that hold a card."""
     waiting: Mapping[str, float] = field(default_factory=dict)
     """Ids of those that wait for one, with the time when they were first queued."""
+    conversations: Mapping[str, str] = field(default_factory=dict)
+    """Of the experiments that have waiting runs."""
     progress: Mapping[str, Progress] = field(default_factory=dict)
     quarantined: Mapping[str, str] = field(default_factory=dict)
     beacons: Sequence[Beacon] = ()
@@ -54,19 +58,29 @@ class Seen:
 def look(client: Client, ledger: Ledger, known: Mapping[str, float], broken: Mapping[str, str], now: float) -> Seen:
     """What Redis holds now."""
     runs = ledger.runs_in(*HOLDS_CARD)
-    cards = hosts.cards(client)
+    cards, waiting = hosts.cards(client), ledger.waiting()
     return Seen(
         now=now,
         cards=cards,
         hosts=hosts.hosts(client),
         runs=runs,
-        waiting=ledger.waiting(),
+        waiting=waiting,
+        conversations=_conversations(client, waiting),
         progress=ledger.progress(run.id for run in runs if run.state is RunState.RUNNING),
         quarantined=ledger.quarantined(card.uuid for host in cards for card in host.cards),
         beacons=beacons.all_of(client),
         known=known,
         broken=broken,
     )
+
+
+def _conversations(client: Client, waiting: Iterable[str]) -> dict[str, str]:
+    """Where the experiments of the waiting runs are talked about; one field a record, for they may be many."""
+    names = list(dict.fromkeys(run_id.partition("/")[0] for run_id in waiting))
+    with client.pipeline(transaction=False) as pipe:
+        for name in names:
+            pipe.hget(record_key(name), "conversation")
+        return {name: json.loads(text) for name, text in zip(names, pipe.execute(), strict=True) if text}
 
 
 def words_of(seen: Seen) -> dict[str, float]:
@@ -208,8 +222,9 @@ def _queue(seen: Seen) -> Iterator[Sample]:
     for run_id, queued_at in seen.waiting.items():
         waiting.setdefault(run_id.split("/")[0], []).append(queued_at)
     for experiment, times in waiting.items():
-        labels, waits_s = {"experiment": experiment}, seen.now - min(times)
-        yield Sample("experiment.wait_s", experiment, waits_s, labels, count=float(len(times)))
+        labels, place = {"experiment": experiment}, seen.conversations.get(experiment, "")
+        waits_s = seen.now - min(times)
+        yield Sample("experiment.wait_s", experiment, waits_s, labels, place, count=float(len(times)))
 
 
 def _services(seen: Seen) -> Iterator[Sample]:

@@ -340,6 +340,26 @@ def test_disk_driver_queue_progress_and_services_are_watched(lab: Lab) -> None:
     assert {"queue_wait", "no_progress"} <= set(lab.open())
 
 
+def test_a_long_wait_is_told_in_the_thread_that_waits(lab: Lab) -> None:
+    """Who asked wants to know; the operators' channel cannot do anything about somebody else's queue."""
+    first, second = lab.experiment("slack:T:C:1.1"), lab.experiment("slack:T:C:2.2")
+    lab.go(20)
+    lab.now += 7300
+    lab.go(20)
+    waits = {a.labels["experiment"]: a for a in lab.alerts.board().alerts.values() if a.rule == "queue_wait"}
+    for number in range(1, 9):
+        lab.ledger.bind(f"{first.id}/{number}", ("GPU-1",), "node07", 0)
+    lab.go(130)
+
+    assert {name: a.conversation for name, a in waits.items()} == {
+        first.id: "slack:T:C:1.1",
+        second.id: "slack:T:C:2.2",
+    }
+    assert waits[first.id].title == f"{first.id} waits long for a card"
+    assert next(iter(waits[first.id].members.values())).text == "8 of its runs waiting, the first for 2.0 h"
+    assert [a.labels["experiment"] for a in lab.alerts.board().alerts.values() if a.is_open] == [second.id]
+
+
 def test_a_card_that_gets_too_hot_has_its_run_saved(lab: Lab) -> None:
     """A card that is too hot slows down first and is gone after that."""
     experiment = lab.experiment()
