@@ -248,6 +248,8 @@ class Run(Record):
     """Cards on which it failed in a way that another card may not."""
     wish: Literal["pause", "checkpoint"] | None = None
     """What the running attempt is asked to do; None once it has."""
+    not_before: float = 0.0
+    """Seconds since the epoch before which it gets no card: what it failed of (a network) needs time to come back."""
 
 
 class Progress(Record):

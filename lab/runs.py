@@ -159,7 +159,7 @@ class Runs(Records):
         Args:
             cure: name of what is tried, `change` the same for people.
             lost: the fault was the card's or the host's: counted as a loss, not as a retry.
-            changed: overrides, environ, avoid: what the cure adds to those of the run.
+            changed: overrides, environ, avoid: what the cure adds to those of the run; not_before.
         """
 
         def write(pipe: Pipeline) -> Run:
@@ -183,6 +183,7 @@ class Runs(Records):
                 overrides={**run.overrides, **changed.get("overrides", {})},
                 environ={**run.environ, **changed.get("environ", {})},
                 avoid=tuple(dict.fromkeys((*run.avoid, *changed.get("avoid", ())))),
+                not_before=changed.get("not_before", 0.0),
             )
 
         return self._transact(write, record_key(run_id))

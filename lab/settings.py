@@ -102,6 +102,7 @@ class RunSettings(Section):
     grace_s: float = Field(60.0, ge=0, le=3_600)
     max_attempts: int = Field(3, ge=1, le=100)
     max_retries: int = Field(3, ge=0, le=20)
+    retry_wait_s: float = Field(30.0, ge=0, le=3_600)
     hang_s: float = Field(600.0, ge=1, le=86_400)
     disk_low_gb: float = Field(2.0, ge=0)
 

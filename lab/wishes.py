@@ -39,6 +39,16 @@ class Wishes(Runs):
 
         return self._transact(write, record_key(run_id))
 
+    def hold(self, run_id: str, why: str) -> Run:
+        """The waiting run is paused until somebody resumes or cancels it. Raises MoveRefused when it does not wait."""
+
+        def write(pipe: Pipeline) -> Run:
+            run = self._expect(pipe, run_id, RunState.PAUSED, RunState.QUEUED)
+            pipe.multi()
+            return self._move(pipe, run, RunState.PAUSED, {"why": why}, message=why)
+
+        return self._transact(write, record_key(run_id))
+
     def wish_done(self, run_id: str, fence: int, progress: str) -> None:
         """The attempt wrote the checkpoint that it was asked for; `progress` says how far it is. Raises as start."""
 
@@ -69,7 +79,7 @@ class Wishes(Runs):
         def write(pipe: Pipeline) -> Run:
             run = self._expect(pipe, run_id, RunState.QUEUED, RunState.PAUSED)
             pipe.multi()
-            return self._move(pipe, run, RunState.QUEUED, {"by": by}, message=None, wish=None)
+            return self._move(pipe, run, RunState.QUEUED, {"by": by}, message=None, wish=None, not_before=0.0)
 
         return self._transact(write, record_key(run_id))
 

@@ -43,6 +43,7 @@ class Case:
     steps_total: int | None = None
     max_retries: int = 3
     max_attempts: int = 3
+    retry_wait_s: float = 30.0
 
 
 Condition = Callable[[Case], bool]
@@ -65,6 +66,8 @@ class Step:
         loss: counted as a loss of card or host, not as a fault of the run's own.
         anew: earlier checkpoints are set aside.
         times: how often it is tried for one run; a loss is bounded by run.max_attempts alone.
+        waits: what failed lies outside and needs time to come back, so the next attempt begins later, each time twice
+            as much: else three tries are over in ten seconds while the network is away for a minute.
     """
 
     name: str
@@ -77,6 +80,7 @@ class Step:
     loss: bool = False
     anew: bool = False
     times: int = 1
+    waits: bool = False
 
     @property
     def changes_something(self) -> bool:
@@ -234,8 +238,10 @@ CURES: dict[str, tuple[Step, ...]] = {
     ),
     "time_limit": (Step("resume", "went on from its checkpoint after a time limit", loss=True),),
     "preempted": (Step("resume", "went on from its checkpoint after it was stopped from outside", loss=True),),
-    "port_in_use": (Step("again", "started once more after its port was taken", times=2),),
-    "network": (Step("again", "started once more after the network failed", times=3),),
+    "port_in_use": (
+        Step("again", "started once more after its port was taken, {wait_s} s later", times=2, waits=True),
+    ),
+    "network": (Step("again", "started once more after the network failed, {wait_s} s later", times=3, waits=True),),
     "disk_full": (),
     "checkpoint_mismatch": (),
     "user_code": (),
@@ -294,13 +300,18 @@ def overrides(step: Step, case: Case) -> dict[str, Scalar]:
     return {name: value for name, value in values.items() if value is not None}
 
 
+def wait_s(step: Step, case: Case) -> float:
+    """Seconds until the next attempt may begin: `run.retry_wait_s`, doubled for each time it was tried before."""
+    return case.retry_wait_s * 2 ** case.run.cures.count(full_name(case, step)) if step.waits else 0.0
+
+
 def sentence(step: Step, case: Case, helped: str | None = None) -> str:
     """What was done, for people.
 
     Args:
         helped: the run that this cure helped before.
     """
-    after = {**case.params, **overrides(step, case)}
+    after = {**case.params, **overrides(step, case), "wait_s": wait_s(step, case)}
     batch, parts = after.get("batch_size"), after.get("grad_accum_steps")
     if isinstance(batch, int) and isinstance(parts, int):
         after["micro_batch"] = -(-batch // parts)
@@ -313,7 +324,7 @@ def last_word(case: Case) -> str:
     if case.cause == "nan_loss" and "lr" in case.varied:
         return f"{case.evidence}; the experiment varies lr, so this is a result and is not tried again"
     if case.cause == "oom_gpu" and not shared_card(case) and case.params.get("batch_size") == _parts(case):
-        return f"a single sample does not fit the card: {case.evidence}"
+        return f"not even the smallest part of a batch fits the card: {case.evidence}"
     if case.run.retries >= case.max_retries > 0 and CURES.get(case.cause):
         return f"{case.evidence}; {case.run.retries} retries did not help"
     return case.evidence

@@ -134,7 +134,7 @@ class Dispatcher:
         if not any(offer.free for offer in offers):
             return []
         queued = self.ledger.runs_in(RunState.QUEUED)
-        willing = [run for run in queued if not waits_for_another(run, offers, sound)]
+        willing = [run for run in queued if run.not_before <= now and not waits_for_another(run, offers, sound)]
         usage, lengths = self.accounts.usage.at(now), self.accounts.lengths(willing)
         # Nothing acts on preemptions yet, so no run counts as one that could be preempted or lent a look.
         choice = choose(willing, offers, now=now, holding=holding, usage=usage, lengths=lengths)

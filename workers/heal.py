@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -59,6 +60,7 @@ def examine(
         steps_total=steps_total,
         max_retries=settings.run.max_retries,
         max_attempts=settings.run.max_attempts,
+        retry_wait_s=settings.run.retry_wait_s,
     )
     known, helped = ledger.known_cure(cures.fingerprint(case, card.name)) or (None, None)
     step = cures.choose(case, known)
@@ -91,6 +93,7 @@ def try_again(
         overrides=cures.overrides(step, case),
         environ=dict(step.environ),
         avoid=tuple(blamed) if step.elsewhere else (),
+        not_before=time.time() + cures.wait_s(step, case) if step.waits else 0.0,
     )
 
 

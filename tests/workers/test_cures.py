@@ -10,7 +10,7 @@ import pytest
 from lab.plan import Point
 from lab.run import Run
 from workers import cures
-from workers.cures import CURES, Case, choose, last_word, overrides, sentence
+from workers.cures import CURES, Case, choose, last_word, overrides, sentence, wait_s
 from workers.templates.endings import OOM_FRAGMENTED, OOM_FULL, OOM_SHARED
 from workers.templates.params import VisionParams
 
@@ -101,12 +101,12 @@ def test_splitting_ends_at_a_micro_batch_of_one(batch: int, parts: tuple[int, ..
     assert steps == [("split", {"grad_accum_steps": n}) for n in parts]
 
 
-def test_at_the_floor_the_run_says_that_one_sample_does_not_fit() -> None:
+def test_at_the_floor_the_run_says_that_no_part_fits() -> None:
     """So that nobody tries a smaller batch by hand."""
     it = case("oom_gpu", OOM_FULL, params={"batch_size": 8, "grad_accum_steps": 8})
 
     assert choose(it) is None
-    assert last_word(it).startswith("a single sample does not fit the card: CUDA out of memory")
+    assert last_word(it).startswith("not even the smallest part of a batch fits the card: CUDA out of memory")
 
 
 def test_fragments_are_met_with_segments_first_and_once() -> None:
@@ -194,6 +194,23 @@ def test_where_learning_rates_are_compared_a_diverged_run_is_a_result() -> None:
 def test_other_faults_have_their_own_ladders(cause: str, names: list[str]) -> None:
     """Losses end at run.max_attempts, here 3, and leave the retries alone."""
     assert [name for name, _ in tried(case(cause))] == names
+
+
+def test_a_network_that_is_away_is_waited_for_twice_as_long_each_time() -> None:
+    """Three tries within ten seconds would be used up long before it is back."""
+    waits, cures_so_far = [], ()
+    for _ in range(3):
+        it = case("network", run={"cures": cures_so_far})
+        step = choose(it)
+        assert step
+        waits.append((wait_s(step, it), sentence(step, it)))
+        cures_so_far = (*cures_so_far, cures.full_name(it, step))
+    split = choose(case("oom_gpu", OOM_FULL))
+
+    assert [seconds for seconds, _ in waits] == [30, 60, 120]
+    assert waits[1][1] == "started once more after the network failed, 60 s later"
+    assert split
+    assert wait_s(split, case("oom_gpu", OOM_FULL)) == 0
 
 
 def test_a_faulty_card_is_left_alone_for_an_hour_and_costs_no_retry() -> None:

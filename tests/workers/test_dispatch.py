@@ -58,6 +58,23 @@ def dispatcher(settings: Settings, store: Client) -> Dispatcher:
     return Dispatcher(settings, store)
 
 
+def test_a_run_that_waits_for_the_network_leaves_its_card_to_others(dispatcher: Dispatcher, lab: Lab) -> None:
+    """Its next attempt begins when its time has come, and not a moment earlier."""
+    now = time.time()
+    lab.approve()
+    run = dispatcher.step()[0].run
+    fence = dispatcher.recovery.leases.claim(run.id, 1, ("SIM-lab-a-0",), "w").fence
+    lab.ledger.again(run.id, fence, "network/again", "started once more", not_before=now + 60)
+    other = lab.approve()
+
+    while_waiting = dispatcher._bind(now + 1)
+    hosts.publish_cards(lab.client, cards_of("lab-a", read_at=now + 61))
+    afterwards = dispatcher._bind(now + 61)
+
+    assert [binding.run.id for binding in while_waiting] == [f"{other.id}/1"]
+    assert [binding.run.id for binding in afterwards] == [run.id]
+
+
 def test_old_readings_free_no_card(dispatcher: Dispatcher, lab: Lab) -> None:
     """Nobody knows what happened since."""
     hosts.publish_cards(lab.client, cards_of("lab-a", read_at=time.time() - 16))
