@@ -77,7 +77,7 @@ AXES: tuple[Axis, ...] = (
     Axis("cutmix_alpha", r"cut[ _-]?mix(?:[ _-]?alphas?)?", high=100),
     Axis("temperature", r"temperatures?|temp|tau|温度(?:系数|参数)?", scale="linear", open_low=True),
     Axis("grad_clip", r"(?:grad(?:ient)?[ _-]?clip(?:ping)?(?:[ _-]?(?:norm|value))?|clip[ _-]?(?:norm|grad(?:_norm)?)|max[ _-]?grad[ _-]?norm|梯度裁剪)", open_low=True),
-    Axis("lora_rank", r"lora[ _-]?(?:ranks?|r)|ranks?|秩", "int", "log2", 1, 100_000),
+    Axis("lora_rank", r"lora[ _-]?(?:ranks?|r)|ranks?|r(?=\s*=\s*\d)|秩", "int", "log2", 1, 100_000),
     Axis("lora_alpha", r"lora[ _-]?alphas?", "float", "log2", open_low=True),
     Axis("n_heads", r"(?:n|num(?:ber of)?)?[ _-]?(?:attention )?heads?|(?:注意力)?头数", "int", "log2", 1, 10_000),
     Axis("n_layers", r"(?:n|num(?:ber of)?)?[ _-]?layers?|层数", "int", "linear", 1, 10_000),
@@ -99,7 +99,7 @@ PLURAL = {"lr": "learning rates", "batch_size": "batch sizes", "weight_decay": "
 GLUE = (
     r"(?:\s|[=:(\[{\"']|\b(?:sizes?|values?|rates?|of|in|at|to|from|is|are|be|as|set|use|using|try|trying|test|over|range|ranging|"
     r"either|both|equal|equals|only|say|just|log(?:[- ]?(?:uniform|scale|spaced))?|uniform(?:ly)?|linear(?:ly)?|should|must|sweep|sweeping|grid|search|scan|instead|back)\b|∈|→|"
-    r"为|是|用|取|设置?|分别|试|测试|从|改成|改为|改到|换成|换到|调成|调到|调为|调整为|降到|降为|升到|提到|变成|变为|成|到|各|选|有|值|范围|区间|搜索|扫描|扫|搜|网格|依次|的|を|は|が|に|를|을|는|은|로){0,8}"
+    r"为|是|用|取|固定|统一|(?:调|降|升|提|减|增|加)[低高小大少加升]?(?:到|至|成)|设置?|分别|试|测试|从|改成|改为|改到|换成|换到|调成|调到|调为|调整为|降到|降为|升到|提到|变成|变为|成|到|各|选|有|值|改|换|调|范围|区间|搜索|扫描|扫|搜|网格|依次|的|を|は|が|に|를|을|는|은|로){0,8}"
 )
 FORWARD = {a.name: re.compile(rf"{_bounded(a.keys)}{GLUE}{VALUES}(?P<px>\s*(?:px|像素|x\s*\d+))?", FLAGS) for a in AXES}
 UNIT = r"(?!\s*(?:px)?\s*(?:epochs?|steps?|iters?|seeds?|gpus?|cards?|runs?|hours?|hrs?|h\b|min|轮|步|个|张|卡|次|小时|分钟))"
@@ -117,7 +117,8 @@ BACKWARD_AXES = (
 )
 BACKWARD = {
     a.name: re.compile(
-        rf"(?P<list>{LIST}){UNIT}\s*(?:(?:as|for)\s*(?:the\s*)?|的|作为)?\s*{_bounded(a.keys)}(?!{GLUE}[\d.])", FLAGS
+        rf"(?P<list>{LIST}){UNIT}\s*(?:(?:as|for|to|in|into)\s*(?:the\s*)?|的|作为)?\s*{_bounded(a.keys)}(?!{GLUE}[\d.])",
+        FLAGS,
     )
     for a in AXES
     if a.name in BACKWARD_AXES
@@ -134,7 +135,7 @@ HOW_MANY = {
 SEVERAL = re.compile(r"(?!bs\b)[a-z][a-z _-]*s\b|[a-z _-]+ (?:values?|settings?|options?)\b|[\u4e00-\u9fff]+值", FLAGS)
 DISTANT = {
     a.name: re.compile(
-        rf"{_bounded(a.keys)}[^:;\n\d]{{0,90}}?(?:[:：=]|\btry(?:ing)?\b|试(?:试|一下)?|分别[取用]?|[降升调提改换设](?:到|成|为))\s*[\[({{]?(?P<list>{NUMBER}(?:\s*(?:,|/|and|or|和|\s)\s*{NUMBER})+)|{_bounded(a.keys)}[^:;\n\d]{{0,12}}[降升调提改换设](?:到|成|为)\s*(?P<list2>{NUMBER})",
+        rf"{_bounded(a.keys)}[^:;\n\d]{{0,90}}?(?:[:：=]|\btry(?:ing)?\b|试(?:试|一下)?|分别[取用]?|[降升调提改换设](?:到|成|为))\s*[\[({{]?(?P<list>{NUMBER}(?:\s*(?:,|/|and|or|和|\s)\s*{NUMBER})+)|{_bounded(a.keys)}[^:;\n\d]{{0,12}}(?:[降升调提改换设](?:到|成|为)|\s(?:lower|higher|smaller|larger|bigger)[\s,:]*(?:like|say|maybe|to|of|about|around)?)\s*(?P<list2>{NUMBER})",
         FLAGS,
     )
     for a in AXES
@@ -157,15 +158,22 @@ SPLIT = re.compile(
 
 WITH_UNIT = {
     "image_size": re.compile(
-        r"(?P<list>(?<![\w.])\d{2,4}(?:\s*(?:,|/|and|和|vs\.?)\s*\d{2,4})*)\s*(?:px|pixels?|像素)(?![A-Za-z])",
+        r"(?:\b(?:resiz|rescal|upscal|downscal|upsampl|downsampl)\w*\s+(?:up\s+|down\s+)?(?:images?\s+)?to|缩放[到至成])\s*(?P<list2>\d{2,4}(?:\s*(?:,|/|and|和)\s*\d{2,4})*)|(?P<list>(?<![\w.])\d{2,4}(?:\s*(?:px|pixels?|像素)?\s*(?:,|/|and|or|和|与|vs\.?)\s*\d{2,4})*)\s*(?:px|pixels?|像素)(?![A-Za-z])",
         FLAGS,
     ),
     "data_fraction": re.compile(
-        r"(?P<list>\d+(?:\.\d+)?\s?%(?:\s*(?:,|/|and|or|vs\.?|和|与)+\s*(?:and\s*)?\d+(?:\.\d+)?\s?%)*)\s*(?:of\s+(?:the\s+)?|的)?\s*(?:train(?:ing)?\s+|训练)?(?:data|samples|set|数据|样本)",
+        r"(?P<list2>\b)(?P<list>\d+(?:\.\d+)?\s?%(?:\s*(?:,|/|and|or|vs\.?|和|与)+\s*(?:and\s*)?\d+(?:\.\d+)?\s?%)*)\s*(?:of\s+(?:the\s+)?|的)?\s*(?:train(?:ing)?\s+|训练)?(?:data|samples|set|数据|样本)",
         FLAGS,
     ),
 }
 """Values that their unit gives away: 224px, 10 % of the data."""
+NO_NUMBER = {
+    a.name: re.compile(
+        rf"{_bounded(a.keys)}{GLUE}(?P<word>[-+]?(?:nan|inf(?:inity)?|null|undefined|n/?a|\?{{2,}}|xxx+)(?![A-Za-z])|∞|无穷大?)",
+        FLAGS,
+    )
+    for a in AXES
+}
 SQUARE = re.compile(r"(?<![\w.])(?P<list>\d{2,4})\s*x\s*(?P=list)(?!\w)", FLAGS)
 
 
@@ -188,7 +196,7 @@ def read(page: Page) -> dict[str, Told]:
         found["grad_accum_steps"] = Told((int(split["accum"]),), text=split[0])
     for name, pattern in WITH_UNIT.items():
         if match := page.take(pattern):
-            found[name] = Told(tuple(values(match["list"])), text=match[0])
+            found[name] = Told(tuple(values(match["list"] or match["list2"])), text=match[0])
     if square := page.take(SQUARE):
         found["image_size"] = Told((int(square["list"]),), text=square[0])
     counted = dict(_counted(page))
@@ -200,6 +208,13 @@ def read(page: Page) -> dict[str, Told]:
     if "alpha" in found and "lora_rank" in found:
         found["lora_alpha"] = found.pop("alpha")
     return found
+
+
+def no_numbers(page: Page) -> Iterator[tuple[str, str]]:
+    """Axes that are given something that is no number, and what: `lr nan`, `batch size = inf`."""
+    for axis in AXES:
+        for match in page.take_all(NO_NUMBER[axis.name]):
+            yield axis.name, match["word"]
 
 
 def _counted(page: Page) -> Iterator[tuple[str, int]]:

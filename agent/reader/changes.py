@@ -23,17 +23,22 @@ def _rx(pattern: str) -> re.Pattern[str]:
 DROP_BEFORE = _rx(
     r"(?:without|drop|remove|exclude|excluding|except(?: for)?|minus|skip|no|not|leave out|get rid of|ditch|kill|去掉|不要|不跑|别跑|删掉?|除了|移除|去除|排除|ohne|sans|sin)\s*(?:the\s+|那个|了)?$"
 )
-DROP_AFTER = _rx(r"^\s*(?:one|runs?|的)?\s*(?:去掉|不要了?|不跑了?|删了?|删掉|就?不用(?:了|跑)|别跑|out\b|weg\b)")
+DROP_AFTER = _rx(
+    r"^\s*(?:one|runs?|的)?\s*(?:那个|这个|模型|那组|的部分)?\s*(?:就|都|先)?\s*(?:去掉|不要了?|不跑了?|删了?|删掉|就?不用(?:了|跑)|别跑|out\b|weg\b)"
+)
 ADD_BEFORE = _rx(
-    r"(?:\badd(?:ing)?|\balso(?: try| run| test| include)?|\bplus|\binclude|\band also|\bas well as|\+|加(?:上|个|一?个|入|一组|一档|跑)?|再(?:加|来|跑|试|补)(?:上|个|一?个|一组|一档|一?下)?|也(?:跑|试|加|用|来)(?:一?下|上|个)?|补(?:上|一?个)?|多(?:加|试|跑)(?:一?个)?|另外(?:加|跑|试)?)\s*(?:the |a |an |one more |another )?(?:在|on|with|model|lr|rates?)?\s*$"
+    r"(?:\badd(?:ing)?|\balso(?: try| run| test| include| do| use| have| want)?|\bplus|\binclude|\b(?:throw|toss|put|bring|mix) in|\band also|\bas well as|\+|加(?:上|个|一?个|入|一组|一档|跑)?|再(?:加|来|跑|试|补)(?:上|个|一?个|一组|一档|一?下)?|也(?:跑|试|加|用|来)(?:一?下|上|个)?|补(?:上|一?个)?|多(?:加|试|跑)(?:一?个)?|另外(?:加|跑|试)?)\s*(?:the |a |an |one more |another )?(?:在|on|with|model|lr|rates?)?\s*$"
 )
 ADD_AFTER = _rx(r"^\s*(?:as well|too\b|also\b|也(?:加|跑|试|来|要)|加(?:上|进)|的?(?:学习率)?也)")
+ONLY_AFTER = _rx(
+    r"^\s*(?:的)?\s*(?:一个)?(?:就)?(?:够了|行了|可以了|就行|就好|就可以)|^\s*(?:alone|only|is enough|will do|suffices)\b"
+)
 ONLY_BEFORE = _rx(r"(?:\bonly|\bjust|只(?:跑|要|用|留|保留|训)?|仅|nur|solo)\s*(?:keep |run |the |with |use )?$")
 SWAP_FROM = _rx(
     r"(?:\bswap|\breplace|\bchange|\bswitch|\bexchange|\binstead of|\brather than|把|将|用.{0,20}代替|from)\s*(?:out\s+|in\s+)?(?:the\s+)?(?:models?\s+|data ?sets?\s+|模型|数据集?)?(?:from\s+)?$"
 )
 SWAP_BETWEEN = _rx(
-    r"^\s*(?:one|的)?\s*(?:(?:就)?(?:不用跑了?|不用了?|不要了?|不跑了?|去掉|删掉)\s*,?\s*(?=换|改|替|用))?(?:with|for|by|to|into|→|换成|改成|换为|改为|替换(?:成|为)|换|替换|变成|instead of|rather than|,?\s*而(?:不是|非)|代替|取代|not|,?\s*(?:use|run|try|take|用|跑))\s*(?:the\s+|a\s+)?$"
+    rf"^\s*(?:one|的)?\s*(?:{negations.FAILED}[\s,.;!]*(?:so|then|let'?s|那就?|所以|还是)*\s*(?=换|改|用|use|try|run|switch|go with)|(?:就)?(?:不用跑了?|不用了?|不要了?|不跑了?|去掉|删掉)\s*,?\s*(?=换|改|替|用))?(?:with|for|by|to|into|(?:switch|change) to|go with|→|换成|改成|换为|改为|替换(?:成|为)|换|替换|变成|instead of|rather than|,?\s*而(?:不是|非)|代替|取代|not|,?\s*(?:use|run|try|take|用|跑))\s*(?:the\s+|a\s+)?$"
 )
 REVERSED_SWAP = _rx(r"instead of|rather than|而不是|而非|代替|取代|\bnot\b")
 
@@ -43,8 +48,8 @@ TIMES: tuple[tuple[re.Pattern[str], str], ...] = (
     (_rx(r"(?:quadruple|four times|4x)\s+(?:the\s+|my\s+)?(?P<key2>KEY)|(?P<key>KEY)\s*(?:翻四倍|变成四倍|quadrupled)"), "4"),
     (_rx(r"(?:triple|three times)\s+(?:the\s+)?(?P<key2>KEY)|(?P<key>KEY)\s*(?:tripled|变成三倍|翻三倍)"), "3"),
     (_rx(r"(?:quarter)\s+(?:of\s+)?(?:the\s+)?(?P<key2>KEY)"), "0.25"),
-    (_rx(r"(?P<key>KEY)\s*(?:小|低|降低?|减小|降)(?:了)?一个数量级|(?:an\s+)?order of magnitude (?:lower|smaller|less)\s+(?P<key2>KEY)|(?P<key3>KEY)\s*(?:an\s+)?order of magnitude (?:lower|smaller)"), "0.1"),
-    (_rx(r"(?P<key>KEY)\s*(?:大|高|提高?|增大|升)(?:了)?一个数量级|(?:an\s+)?order of magnitude (?:higher|larger|bigger)\s+(?P<key2>KEY)|(?P<key3>KEY)\s*(?:an\s+)?order of magnitude (?:higher|larger)"), "10"),
+    (_rx(r"(?P<key>KEY)\s*(?:再|要|给我|调)?\s*(?:小|低|降低?|减小|降)(?:了)?一个(?:数量级|量级)|(?:an\s+)?order of magnitude (?:lower|smaller|less)\s+(?P<key2>KEY)|(?P<key3>KEY)\s*(?:an\s+)?order of magnitude (?:lower|smaller)"), "0.1"),
+    (_rx(r"(?P<key>KEY)\s*(?:再|要|给我|调)?\s*(?:大|高|提高?|增大|升)(?:了)?一个(?:数量级|量级)|(?:an\s+)?order of magnitude (?:higher|larger|bigger)\s+(?P<key2>KEY)|(?P<key3>KEY)\s*(?:an\s+)?order of magnitude (?:higher|larger)"), "10"),
     (_rx(rf"(?P<key>KEY)\s*(?:by|除以|缩小|/|÷)\s*(?P<div>{COUNT})\s*倍?(?![\d.e])|(?P<div2>{COUNT})\s*x\s*(?:lower|smaller|less)\s+(?P<key2>KEY)"), "/"),
     (_rx(r"(?P<key>KEY)\s*(?:x|\*|乘以?|times|放大|扩大)\s*(?P<mul>\d+(?:\.\d+)?)(?:\s*倍)?|(?P<mul2>\d+(?:\.\d+)?)\s*x\s*(?:the\s+|higher\s+|larger\s+|bigger\s+|more\s+)?(?P<key2>KEY)"), "*"),
 )  # fmt: skip
@@ -133,6 +138,25 @@ VALUE_NO = _rx(
 """`0.1 就不要了`"""
 
 
+BARE = _rx(
+    rf"(?:\b(?:use|try|take|with|at|to|make it|go with)|用|试|换成?|改成?|改为)\s*(?P<v>{NUMBER})\s*(?:instead|please|pls|then|试试|吧|再.{{0,4}}|$)"
+)
+"""`use 1e-4 instead`"""
+SMALL = 0.02
+"""A bare number below it is taken for a learning rate where the thread has one."""
+
+
+def bare(page: Page, previous: PreviousPlan, told: Changes) -> float | int | None:
+    """A small number that stands for the thread's one learning rate; None when there is none."""
+    rates = previous.values().get("lr")
+    match = BARE.search(page.left)
+    if match is None or not isinstance(rates, tuple) or len(rates) != 1 or not 0 < value(match["v"]) <= SMALL:
+        return None
+    page.cross(*match.span())
+    told.moved["lr"] = value(match["v"])
+    return told.moved["lr"]
+
+
 def values(page: Page, previous: PreviousPlan, told: Changes) -> None:
     """Values of the plan that are named alone: `only 2e-5`, `not 3e-5`; read after the axes."""
     for pattern, only in ((NO_VALUE, False), (VALUE_NO, False), (ONLY_VALUE, True)):
@@ -176,11 +200,20 @@ def names(page: Page, found: Names, previous: PreviousPlan, told: Changes) -> No
             swapped |= {i, i + 1}
     excluded = set(negations.sort(page.text, spans)[1])
     for i, span in enumerate(spans):
-        if i not in swapped:
+        between = page.text[spans[i - 1][1] : span[0]] if i else ""
+        listed = i > 0 and negations.LINK.fullmatch(between) and _is_new(told, spans[i - 1][2])
+        if listed and i not in swapped:
+            told.add.append(span[2])
+        elif i not in swapped:
             _sort(page, told, held, span, span[2] in excluded)
     for kind in (found.models, found.datasets):
         if set(kind) - excluded:  # `cifar100, not digits`: what shall be used is said, so nobody asks about digits
             told.missing = [m for m in told.missing if (catalog.model(m) or catalog.dataset(m)) not in kind]
+
+
+def _is_new(told: Changes, name: str) -> bool:
+    """True when the message adds this name or puts it in another's place, and so what is joined to it as well."""
+    return name in told.add or name in dict(told.swap).values()
 
 
 def _swap(
@@ -205,7 +238,7 @@ def _sort(page: Page, told: Changes, held: tuple[str, ...], span: tuple[int, int
             told.drop.append(member)
         else:
             told.missing.append(called)
-    elif ONLY_BEFORE.search(before):
+    elif ONLY_BEFORE.search(before) or ONLY_AFTER.match(after):
         told.only.append(_member(called, name, held) or name)
     elif ADD_BEFORE.search(before) or ADD_AFTER.match(after):
         told.add.append(name)

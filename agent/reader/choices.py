@@ -26,7 +26,7 @@ WORDS: dict[str, dict[str, str]] = {
     "scheduler": {
         "cosine": r"cosine(?:[ _-]?(?:annealing|decay|schedule[rd]?|lr))?|余弦(?:退火|衰减)?", "onecycle": "one[ _-]?cycle", "step": r"(?<=cosine和)step|(?<=cosine 和 )step|(?<=cosine and )step|(?<=cosine vs )step|(?<=cosine/)step|step(?=\s*(?:和|and|vs\.?|/)\s*(?:cosine|余弦))|step[ _-]?lr|step decay|step schedule[r]?|阶梯衰减",
         "multistep": r"multi[ _-]?step(?:lr)?", "exponential": r"exponential (?:decay|schedule)|指数衰减", "plateau": r"(?:reduce(?:lr)?(?: on)? ?)?plateau",
-        "linear": r"linear (?:decay|schedule[r]?|warmup(?: and decay)?)|线性衰减", "constant": r"constant (?:lr|schedule[r]?|learning rate)|恒定学习率", "polynomial": r"poly(?:nomial)? (?:decay|schedule)",
+        "linear": r"linear (?:decay|schedule[r]?|warmup and decay|warm-?up(?!.{0,16}cosine))|线性衰减", "constant": r"constant (?:lr|schedule[r]?|learning rate)|恒定学习率", "polynomial": r"poly(?:nomial)? (?:decay|schedule)",
     },
     "loss": {
         "cross_entropy": r"cross[ _-]?entropy|ce loss|交叉熵", "focal": r"focal(?:[ _-]?loss)?", "label_smoothing_ce": "label smoothing ce",
@@ -59,32 +59,34 @@ class Toggle:
     """The axis of numbers that stands for it when a strength is given."""
     bare: bool = False
     """True when the word alone turns it on: `freeze the backbone`."""
+    listed: bool = False
+    """True when an item of a list turns it on: `resnet18 on cifar10, mixup, ema`."""
 
 
 TOGGLES = (
-    Toggle("mixup", r"mix[ _-]?up", "mixup_alpha"),
-    Toggle("cutmix", r"cut[ _-]?mix", "cutmix_alpha"),
+    Toggle("mixup", r"mix[ _-]?up", "mixup_alpha", listed=True),
+    Toggle("cutmix", r"cut[ _-]?mix", "cutmix_alpha", listed=True),
     Toggle("label_smoothing", r"label[ _-]?smooth(?:ing)?|标签平滑", "label_smoothing"),
-    Toggle("cutout", r"cut[ _-]?out|random erasing|随机擦除"),
-    Toggle("randaugment", r"rand[ _-]?aug(?:ment)?", "randaugment_magnitude"),
-    Toggle("autoaugment", r"auto[ _-]?aug(?:ment(?:ation)?)?"),
+    Toggle("cutout", r"cut[ _-]?out|random erasing|随机擦除", listed=True),
+    Toggle("randaugment", r"rand[ _-]?aug(?:ment)?", "randaugment_magnitude", listed=True),
+    Toggle("autoaugment", r"auto[ _-]?aug(?:ment(?:ation)?)?", listed=True),
     Toggle("augmentation", r"(?:data[ _-]?)?augment(?:ation)?s?|(?:data[ _-]?)aug|数据增强|数据增广"),
-    Toggle("pretrained", r"pre[ _-]?train(?:ed|ing)?(?: weights)?|imagenet weights|预训练(?:权重)?"),
+    Toggle("pretrained", r"pre[ _-]?train(?:ed|ing)?(?: weights)?|imagenet weights|预训练(?:权重)?", listed=True),
     Toggle("freeze_backbone", r"(?:a )?(?:freez(?:e|ing)|frozen)(?: the)?(?: backbone| encoder)?|冻结\s*(?:骨干(?:网络)?|主干(?:网络)?|backbone|编码器)?", bare=True),
-    Toggle("ema", r"ema|指数滑动平均"),
+    Toggle("ema", r"ema|指数滑动平均", listed=True),
     Toggle("warmup", r"(?:lr |learning rate )?warm[ _-]?up|预热", "warmup_steps"),
     Toggle("dropout", r"drop[ _-]?out", "dropout"),
     Toggle("batch_norm", r"batch[ _-]?norm(?:alization)?|bn"),
     Toggle("amp", r"amp|mixed[ -]precision|混合精度"),
     Toggle("gradient_checkpointing", r"(?:gradient|activation)[ _-]checkpointing|梯度检查点", bare=True),
-    Toggle("compile", r"(?:torch[._ ])?compile"),
+    Toggle("compile", r"(?:torch[._ ])?compile", listed=True),
     Toggle("early_stopping", r"early[ _-]?stop(?:ping)?|早停"),
     Toggle("sam", r"sharpness[ -]aware(?: minimi[sz]ation)?"),
     Toggle("weight_decay", r"weight[ _-]?decay|权重衰减", "weight_decay"),
     Toggle("lora", r"lora", "lora_rank"),
-    Toggle("swa", r"swa|stochastic weight averaging"),
-    Toggle("channels_last", r"channels[ _-]last"),
-    Toggle("flash_attention", r"flash[ _-]?att(?:entio)?n"),
+    Toggle("swa", r"swa|stochastic weight averaging", listed=True),
+    Toggle("channels_last", r"channels[ _-]last", listed=True),
+    Toggle("flash_attention", r"flash[ _-]?att(?:entio)?n", listed=True),
     Toggle("class_weights", r"class[ _-]?weight(?:s|ing)|类别权重"),
 )  # fmt: skip
 STRENGTH = rf"(?:[\s(,]*(?:alpha|α|with alpha|p|rate|of|=|为)?\s*[=:]?\s*(?P<strength>{NUMBER})\s*\)?)?"
@@ -93,17 +95,21 @@ OFF = r"(?:\bwithout|\bw/o|\bno|(?<!why )(?<!or )\bnot(?: to)?(?: us(?:e|ing)| w
 ON = r"(?:\bwith|\busing|\badd(?:ing)?|\buse|\benabl\w+|\bturn on|\bplus|\+|加上?|开启?|使用|用|带上?|启用)"
 TURN = {
     "both": [rf"{BOTH}\s*(?:the |a )?{{t}}{STRENGTH}", r"{t}\s*(?:on\s*(?:/|vs\.?|and|or)\s*off|off\s*(?:/|vs\.?|and|or)\s*on|开/关|开关(?:对比)?|yes/no|or not|与否)",
-             rf"{{t}}{STRENGTH}\s*(?:vs\.?|versus|and|/|和|与|对比)\s*(?:{OFF}\s*(?:{{t}}|it)?|none|scratch|from scratch|(?:random|scratch) init\w*|从头(?:训练|开始)?|不用|不加|full(?: fine-?tun\w+)?|全量微调|unfrozen)(?![A-Za-z])",
+             rf"{{t}}{STRENGTH}\s*(?:vs\.?|versus|and|/|和|与|对比)\s*(?:{OFF}\s*(?:{{t}}|it)?|none|scratch|from scratch|(?:random|scratch) init\w*|从头(?:训练|开始)?|不用|不加|full(?: fine-?tun\w+)?|全量微调|unfrozen|unfreez(?:e|ing)|解冻|不冻结?)(?![A-Za-z])",
              rf"{OFF}\s*{{t}}\s*(?:vs\.?|versus|and|/|和|与|对比)\s*(?:{ON})?\s*{{t}}{STRENGTH}",
+             r"{t}[^.;]{0,40}?\b(?:vs\.?|versus|对比)\s*(?:training\s+)?(?:from\s+)?scratch\b",
              r"\b(?:whether(?: or not)?|if|does|do)\s+(?:the |using )?{t}\s+(?:helps?|matters?|works?|hurts?|improves?|makes)\b", r"{t}\s*(?:有没有用|有用吗|是否有[用效])",
              r"(?:from scratch|scratch|从头(?:训练|开始)?)\s*(?:vs\.?|versus|and|or|/|和|与|还是|对比)\s*{t}"],
-    "off": [rf"{OFF}\s*(?:the |any )?{{t}}", r"{t}\s*(?:=\s*(?:off|false|no|0(?![.\d]))|off\b|关)"],
+    "off": [rf"{OFF}\s*(?:the |any )?{{t}}", r"{t}\s*(?:=\s*(?:off|false|no|0(?![.\d]))|off\b|aus\b|关)"],
     "on": [rf"{ON}\s*(?:the |a )?{{t}}{STRENGTH}", r"{t}\s*(?:=\s*(?:on|true|yes)|on\b)"],
 }  # fmt: skip
+ITEM = r"(?:^|(?<=[,;+/(])|(?<=[,;+/(] )|(?<=\band ))(?:strong |heavy )?{t}(?=\s*(?:$|[,;.+)]|and\b))"
 _TURNED = {
     (t.axis, how): [re.compile(p.replace("{t}", rf"(?<![A-Za-z])(?:{t.pattern})(?![A-Za-z])"), FLAGS) for p in patterns]
     for t in TOGGLES
-    for how, patterns in ({**TURN, "on": [*TURN["on"], "{t}"]} if t.bare else TURN).items()
+    for how, patterns in (
+        TURN | {"on": [*TURN["on"], *(["{t}"] if t.bare else []), *([ITEM] if t.listed else [])]}
+    ).items()
 }
 SCRATCH = re.compile(
     r"from scratch|scratch init|random(?:ly)? init\w*|从头(?:开始)?训|从零(?:开始)?训|不用预训练", FLAGS
@@ -120,7 +126,10 @@ def read(page: Page, denied: Denied) -> dict[str, tuple[Scalar, ...]]:
     found = _toggles(page)
     for axis, pattern in PATTERNS.items():
         matches = page.take_all(pattern)
-        stated, excluded = negations.sort(page.text, [(*m.span(), str(m.lastgroup)) for m in matches])
+        matches += _bare_schedules(page) if axis == "scheduler" and (matches or SCHEDULING.search(page.text)) else []
+        stated, excluded = negations.sort(
+            page.text, [(*m.span(), str(m.lastgroup)) for m in sorted(matches, key=lambda m: m.start())]
+        )
         if stated:
             found[axis] = tuple(stated)
         for name in excluded:
@@ -132,8 +141,24 @@ def read(page: Page, denied: Denied) -> dict[str, tuple[Scalar, ...]]:
     return found
 
 
+SCHEDULING = re.compile(rf"(?<![A-Za-z])(?:{AXIS_WORDS['scheduler']})(?![A-Za-z])", FLAGS)
+BARE_SCHEDULE = re.compile(
+    r"(?<![A-Za-z])(?:(?P<constant>constant|fixed|恒定|固定(?=和|与|,|/))|(?P<linear>linear|线性)|(?P<exponential>exponential|exp(?!-?\d)|指数)|(?P<polynomial>poly(?:nomial)?)|(?P<step>step|阶梯))(?![A-Za-z]|\s*(?:warm|size|layer|prob|=|\d))", FLAGS
+)  # fmt: skip
+
+
+def _bare_schedules(page: Page) -> list[re.Match[str]]:
+    """`cosine vs step vs constant`: short names, where schedules are the matter."""
+    return page.take_all(BARE_SCHEDULE)
+
+
+ABLATES = re.compile(r"\bablat\w*|消融", FLAGS)
+"""What a message of an ablation names is tried on and off."""
+
+
 def _toggles(page: Page) -> dict[str, tuple[Scalar, ...]]:
     found: dict[str, tuple[Scalar, ...]] = {}
+    ablates = bool(ABLATES.search(page.text))
     for how in TURNS:
         for toggle in TOGGLES:
             if toggle.axis in found or toggle.alpha in found:
@@ -141,7 +166,7 @@ def _toggles(page: Page) -> dict[str, tuple[Scalar, ...]]:
             for pattern in _TURNED[toggle.axis, how]:
                 match = page.take(pattern)
                 if match:
-                    found.update([_turned(toggle, how, match, page)])
+                    found.update([_turned(toggle, "both" if ablates and how == "on" else how, match, page)])
                     break
     return found
 

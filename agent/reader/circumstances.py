@@ -22,7 +22,7 @@ WHEN = rf"(?:{DAY}(?:\s+(?:at\s+)?(?:morning|evening|noon|night|{CLOCK}))?|{CLOC
 ZH_WHEN = rf"(?:{ZH_DAY}+\s*(?:{CLOCK})?|{CLOCK})"
 DEADLINE = (
     _rx(rf"(?:(?:results?|done|finish(?:ed)?|ready|need(?:ed)? (?:it|this|them|results?)|due|answer)\s+)?(?:by|before|until|no later than|due|bis|avant|antes de|para)\s+(?:the\s+)?{WHEN}"),
-    _rx(rf"{ZH_WHEN}\s*(?:之?前|以前)(?:要?(?:给我|出|拿到|看到|完成|跑完)?(?:结果)?)?"),
+    _rx(rf"{ZH_WHEN}\s*[\u4e00-\u9fff]{{0,3}}?(?:之?前|以前)(?:要?(?:给我|出|拿到|看到|完成|跑完)?(?:结果)?)?"),
     _rx(rf"{ZH_WHEN}\s*(?:要|给)(?:我)?(?:结果|看到结果|报告|用)"),
     _rx(r"(?:tonight|tomorrow|this weekend) (?:is|would be) (?:fine|ok|enough)"),
 )  # fmt: skip
@@ -31,8 +31,8 @@ NOT_BEFORE = _rx(
 )
 """`don't start before 8pm` says when to start; it is no deadline."""
 PRIORITY = {
-    "low": r"low(?:est)?[- ]?prio(?:rity)?|prio(?:rity)?\s*(?:=|:|is|to)?\s*low|低优先级?|优先级[^,.;]{0,4}低|niedrige priorität|baja prioridad|basse priorité",
-    "high": r"high(?:est)?[- ]?prio(?:rity)?|prio(?:rity)?\s*(?:=|:|is|to)?\s*high|top priority|高优先级?|优先级[^,.;]{0,4}高|最高优先级?|hohe priorität|alta prioridad|haute priorité",
+    "low": r"low(?:er|est)?[- ]?(?:the |its )?prio(?:rity)?|prio(?:rity)?\s*(?:=|:|is|to)?\s*low|低优先级?|优先级[^,.;]{0,4}低|niedrige priorität|baja prioridad|basse priorité",
+    "high": r"(?:high(?:er|est)?|raise|bump|increase)[- ]?(?:the |its |up the )?prio(?:rity)?|prio(?:rity)?\s*(?:=|:|is|to)?\s*high|top priority|高优先级?|优先级[^,.;]{0,4}高|最高优先级?|hohe priorität|alta prioridad|haute priorité",
     "normal": r"normal[- ]?prio(?:rity)?|prio(?:rity)?\s*(?:=|:|is|to)?\s*(?:normal|medium)|普通优先级|正常优先级|优先级\s*(?:设?为|调?到|改成|=|:)?\s*(?:普通|正常|中)",
 }  # fmt: skip
 PRIORITY_HINTS = {
@@ -54,7 +54,7 @@ METRIC_ASKED = _rx(
 )
 SEARCH = {
     "bayesian": r"bayes(?:ian)?(?:[ -]?(?:opt(?:imi[sz]ation)?|search))?|\bbo\b(?= )|tpe|optuna|贝叶斯(?:优化|搜索)?|gaussian process",
-    "random": r"random(?:ized)?[ -]?search|random(?:ly)? sampl\w+|randomly|随机(?:搜索|采样|搜)",
+    "random": r"random(?:ized)?[ -]?search|random(?:ly)? sampl\w+|randomly|random(?=[\s,(]*(?:over\b|\d+\s*(?:trials?|samples?|draws?|configs?)))|random (?:trials?|draws?|configs?)|random(?=\s*(?:[,;)]|$))|随机(?:搜索|采样|搜)",
     "grid": r"(?:full |cartesian )?grid(?:[ -]?search)?|full factorial|网格(?:搜索)?|全组合",
 }  # fmt: skip
 MODE = {

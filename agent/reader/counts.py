@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from agent.reader.numbers import COUNT, FLAGS, LIST, TO, Interval, count, steps, values
@@ -12,7 +13,7 @@ from agent.reader.page import Page
 MORE = r"(?P<more>\s*(?:个|轮)?\s*(?:more|extra|additional|another|further|再|额外|更多)\s*)?"
 EPOCH = r"(?:epochs?|eps?(?![a-z])|[ée]p(?:ocas?|oques?)|epochen|epoche|эпох\w*|エポック|에폭|에포크|(?:个)?(?:轮|回合|世代)(?!数))"
 STEP_UNIT = r"(?:(?:train(?:ing)?|gradient|optimi[sz]er)?\s*(?:steps?|iters?|iterations?|updates?)(?![ -]?(?:size|lr|decay)|\s*(?:of|=|:)?\s*[\d.])|步(?!长)|次迭代|(?:个)?iter|schritte?n?|pasos|ステップ)"
-SEED = r"(?:(?:random|different|new|training)?\s*(?:seeds?|semillas?|graines?|sementes?|semi)|(?:随机|不同的?|个)*(?:种子|seed)|シード|시드|сид\w*)"
+SEED = r"(?:(?:random|different|new|training|verschiedene\w*|distint[ao]s|diferentes|différentes|разны\w*)?\s*(?:seeds?|semillas?|graines?|sementes?|semi)|(?:随机|不同的?|个)*(?:种子|seed)|シード|시드|сид\w*)"
 CARD = r"(?:x\s*)?(?:(?:nvidia\s*)?(?:[ahvlb]\d{2,3}s?|rtx\s*\d+s?|t4s?)\s*)?(?:gpus?|graphics cards?|cards?|(?:张|块|个)?(?:gpu|卡|显卡)(?!时))"
 EACH = r"(?:\s*(?:per|each|a|for each|apiece)\s*(?:run|job|experiment|trial|model)?|\s*(?:一个|每个|每)\s*(?:run|实验|任务|模型))?"
 
@@ -22,35 +23,40 @@ def _rx(pattern: str) -> re.Pattern[str]:
 
 
 UNDER_AXES = _rx(
-    rf"(?P<axis>warm[ _-]?up|预热|patience|early[ _-]?stop(?:ping)?|早停)\s*(?:of|for|after|=|:|为)?\s*(?P<n>{COUNT})\s*(?P<unit>epochs?|steps?|iters?|iterations?|轮|步)"
-    rf"|(?P<n2>{COUNT})\s*-?\s*(?P<unit2>epochs?|steps?|iters?|iterations?|轮|步)\s*(?:of\s*|的\s*)?(?P<axis2>warm[ _-]?up|预热|patience)"
+    rf"(?P<axis>warm[ _-]?up|预热|patience|early[ _-]?stop(?:ping)?|早停)\s*(?:of|for|after|=|:|为)?\s*(?P<n>{COUNT}(?:(?:\s*(?:epochs?|steps?|轮|步)?\s*(?:/|and|or|vs\.?|和|与)\s*\d+)+|(?:\s*,\s*\d+){{2,}}(?:\s*,?\s*(?:and|or|和)\s*\d+)?)?)\s*(?P<unit>epochs?|steps?|iters?|iterations?|轮|步)"
+    rf"|(?P<n2>{COUNT})\s*-?\s*(?P<unit2>epochs?|steps?|iters?|iterations?|轮|步)\s*(?:of\s*|的\s*)?(?:(?:linear|lr|cosine|gradual|线性)\s*)?(?P<axis2>warm[ _-]?up|预热|patience)"
 )
 EPOCHS = (
-    _rx(rf"(?P<sign>\+|(?:再(?:多)?|多|plus|add)\s*(?:跑|训练?|加)?\s*)?(?P<n>{COUNT}){MORE}\s*-?\s*(?:个)?\s*{EPOCH}"),
-    _rx(rf"(?:num[_ ]?|n[_ ]?|max[_ ]?)?(?:epochs?|轮数|训练轮数|épocas|epochen|エポック数?)\s*(?:数)?(?:\s|[=:]|to|of|is|为|是|改成|改为|换成|调到|设为|到|→)*(?P<n>{COUNT})(?!\s*[,/、]\s*\d)"),
+    _rx(rf"(?P<sign>\+|(?:再(?:多)?|多|plus|add)\s*(?:跑|训练?|加)?\s*)?(?<!=)(?<!= )(?!\d*\.\d+\s+epochs?\s+\d)(?P<n>{COUNT}){MORE}[ \t]*-?[ \t]*(?:个)?[ \t]*{EPOCH}"),
+    _rx(rf"(?:num[_ ]?|n[_ ]?|max[_ ]?)?(?:epochs?|ep(?=\s*[=:])|轮数|训练轮数|épocas|epochen|エポック数?)\s*(?:数)?(?:\s|[=:]|to|of|is|为|是|改成|改为|换成|调到|设为|(?:加|增加|提高|提|升|降|降低|减|减少|缩短|延长)(?:到|至)|到|改|换|→)*(?P<n>{COUNT})(?!\s*[,/、]\s*\d)"),
 )  # fmt: skip
 EPOCH_LIST = _rx(
     rf"(?:epochs?|轮数)\s*[=:]?\s*[\[({{]?(?P<list>\d+(?:\s*(?:,|/|and|or|vs\.?|和|与)\s*\d+)+)(?!\s*(?:seeds?|gpus?|runs?|steps?|[\d.]|个|张|卡))"
     rf"|(?:\bfor|\btrain(?:ing)?|训练?|跑|\()\s*(?P<list2>\d+(?:\s*(?:/|,|and|or|vs\.?|和|与)\s*\d+)+)\s*{EPOCH}"
+    rf"|(?P<list3>\d+\s*{EPOCH}(?:\s*(?:,|and|or|vs\.?|versus|和|与|对比)+\s*(?:again|then|also|once)?\s*(?:for|with|跑)?\s*\d+\s*{EPOCH})+)"
 )
 STEPS = (
     _rx(rf"(?<!every )(?<!each )(?<!per )(?<!every)(?<!每)(?<!每隔)(?<!哪)(?<!第)(?<!下)(?<!这)(?<!那)(?<!上)(?<!进)(?P<n>{COUNT})\s*-?\s*{STEP_UNIT}"),
     _rx(rf"(?:max[_ ]?|num[_ ]?|total[_ ]?)(?:train[_ ]?)?(?:steps|iters|iterations)\s*(?:=|:|of|to|为)?\s*(?P<n>{COUNT})|(?<![_ -])(?:steps|iters|iterations|步数|迭代次数)\s*(?:=|:|为|改成|改为|到)\s*(?P<n2>{COUNT})"),
 )  # fmt: skip
-SEED_BOTH = _rx(rf"(?P<n>{COUNT})\s*(?:个)?{SEED}\s*[:(=]\s*\(?(?P<list>{LIST})(?!\s*(?:epochs?|gpus?|轮|卡|%|个|张))")
+SEED_BOTH = _rx(
+    rf"(?<!=)(?<!= )(?<!epochs )(?P<n>{COUNT})\s*(?:个)?{SEED}\s*[:(=]\s*\(?(?P<list>{LIST})(?!\s*(?:epochs?|gpus?|轮|卡|%|个|张))"
+)
 SEED_COUNTS = (
-    _rx(rf"(?P<sign>\+|(?:再(?:加|多|来|补|跑)?|多加|多跑|多来|加|另外|add|plus)\s*)?(?P<n>{COUNT}){MORE}\s*(?:个)?\s*{SEED}{EACH}"),
+    _rx(rf"(?P<sign>\+|(?:再(?:加|多|来|补|跑)?|多加|多跑|多来|加|另外|add|plus)\s*)?(?<!=)(?<!= )(?<!epochs )(?P<n>{COUNT}){MORE}[ \t]*(?:个)?[ \t]*{SEED}(?!\s*=){EACH}"),
+    _rx(r"(?P<n>\d{1,2})\s*x\s*(?=\x00)(?=[^.;]*\bseeds?\b)"),
+    _rx(rf"{SEED}\s*(?P<sign>(?:再|多|另)+(?:加|多|补|来|跑)?|(?:加|补)(?!到|成|至))\s*(?P<n>{COUNT})\s*个?"),
     _rx(rf"(?:シード|시드|种子|seeds?)(?:数量?|を|는|은)?\s*(?:[:=]|增加到|加到|改成|改为|提到|换成|变成|到)?\s*(?P<n>{COUNT})\s*(?:つ|個|개|个)"),
     _rx(rf"(?:repeat(?:ed)?|rerun|run)\s*(?:it|each|everything|this|every (?:config\w*|setting|model)|all)?\s*(?:config\w*|setting|model|one)?\s*(?P<n>{COUNT})\s*times"),
     _rx(rf"(?:each|every|every config\w*|each config\w*|each model|each setting)\s*(?P<n>{COUNT})\s*times|(?P<n2>{COUNT})\s*(?:repeats?|repetitions?|replicates?|times each)"),
-    _rx(rf"(?:重复|各跑|每个(?:配置|模型|设置)?跑|各重复|每组跑|每种跑|都跑)\s*(?P<n>{COUNT})\s*(?:次|遍)"),
+    _rx(rf"(?:重复|各跑|每个(?:配置|模型|设置)?跑|各重复|每组跑|每种跑|都跑)\s*(?P<n>{COUNT})\s*(?:次|遍)|(?P<n2>{COUNT})\s*次重复"),
     _rx(r"(?:n[_ ]?|num[_ ]?)?seeds\s*[=:]\s*(?P<n>1?\d)(?![\d.]|\s*(?:,|/|~|-|\d|and\b|or\b|to\b|和|到))"),
 )  # fmt: skip
 SEED_RANGE = _rx(
     rf"(?:{SEED})\s*(?:[=:#(\[]|from|从|values?|为|是|用|取)*\s*(?P<low>\d+)(?:{TO}|\s*\.\.\s*)(?P<high>\d+)"
 )
 SEED_LIST = _rx(
-    rf"(?<!\d )(?<!\d)(?:{SEED})\s*(?:,\s*用|[=:#(\[{{]|values?|为|是|用|取|设为|改成|换成|固定为?|set to|to|→)*\s*(?P<list>{LIST})(?!\s*(?:epochs?|gpus?|轮|卡|%|种|个))"
+    rf"(?:(?<!\d )(?<!\d)|(?=seeds?\s*=))(?:{SEED})\s*(?:,\s*用|[=:#(\[{{]|values?|为|是|用|取|设为|改成|换成|固定为?|set to|to|→)*\s*(?P<list>{LIST})(?!\s*(?:epochs?|gpus?|轮|卡|%|种|个))"
 )
 CARDS = (
     _rx(rf"(?<![\w/])(?P<n>{COUNT})\s*(?:x|\*)?\s*{CARD}{EACH}"),
@@ -89,7 +95,7 @@ class Counts:
     runs_told: int | None = None
     gpu_hours: float | None = None
     wall_hours: float | None = None
-    axes: dict[str, int] = field(default_factory=dict)
+    axes: dict[str, tuple[int, ...]] = field(default_factory=dict)
     """Warm-up and patience, which have the units of epochs and steps."""
 
     @property
@@ -97,6 +103,17 @@ class Counts:
         """True when the message states any number of a run: not the runs that it counts itself."""
         stated = (self.epochs, self.epochs_added, self.max_steps, self.seeds, self.seeds_added, self.gpus, self.trials)
         return any(n is not None for n in (*stated, self.gpu_hours, self.wall_hours)) or bool(self.seed_values)
+
+
+NO_NUMBER = _rx(
+    rf"(?P<word>[-+]?(?:nan|inf(?:inite(?:ly many)?|inity)?|unlimited|endless)(?![A-Za-z])|∞|无限(?:多|次)?|无穷多?)\s*(?:个|次)?\s*(?P<what>{EPOCH}|{STEP_UNIT}|{SEED}|trials?|gpus?)|(?P<what2>epochs?|steps?|seeds?|轮数|步数)\s*(?:=|:|为|of)?\s*(?P<word2>nan|inf(?:inity|inite)?|∞|无限|无穷)(?![A-Za-z])"
+)
+
+
+def no_numbers(page: Page) -> Iterator[tuple[str, str]]:
+    """Counts that are no numbers, and what they count: `infinite epochs`."""
+    for match in page.take_all(NO_NUMBER):
+        yield (match["what"] or match["what2"]).strip(), (match["word"] or match["word2"])
 
 
 def read(page: Page) -> Counts:
@@ -125,11 +142,16 @@ def _first(page: Page, patterns: tuple[re.Pattern[str], ...]) -> int | float | N
 def _under_axes(page: Page, told: Counts) -> None:
     for match in page.take_all(UNDER_AXES):
         name = (match["axis"] or match["axis2"]).lower()
-        unit, number = (match["unit"] or match["unit2"]).lower(), int(count(match["n"] or match["n2"]))
+        unit, number = (match["unit"] or match["unit2"]).lower(), _numbers(match["n"] or match["n2"])
         if name.startswith(("warm", "预")):
             told.axes["warmup_epochs" if unit[0] in "e轮" else "warmup_steps"] = number
         else:
             told.axes["early_stopping_patience"] = number
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    """One number in digits or words, or a list in digits."""
+    return (int(count(text)),) if re.fullmatch(COUNT, text, FLAGS) else _whole(text)
 
 
 def _budget(page: Page, told: Counts) -> None:
@@ -172,7 +194,7 @@ def _whole(text: str) -> tuple[int, ...]:
 def _epochs(page: Page, told: Counts) -> None:
     several = page.take(EPOCH_LIST) if _several(page) else None
     if several:
-        told.epochs_several = tuple(values(several["list"] or several["list2"]))
+        told.epochs_several = tuple(values(several["list"] or several["list2"] or several["list3"]))
         return
     for pattern in EPOCHS:
         if match := page.take(pattern):
@@ -187,7 +209,7 @@ def _epochs(page: Page, told: Counts) -> None:
 
 def _several(page: Page) -> bool:
     match = EPOCH_LIST.search(page.left)
-    return bool(match) and len(_whole(match["list"] or match["list2"])) > 1 if match else False
+    return bool(match) and len(_whole(match["list"] or match["list2"] or match["list3"])) > 1 if match else False
 
 
 def _cards(page: Page) -> int | float | None:

@@ -6,16 +6,24 @@ import re
 from dataclasses import dataclass, field
 
 from agent.reader import axes as axis_table
-from agent.reader import changes, choices, circumstances, commands, counts, names, negations
+from agent.reader import changes, choices, circumstances, commands, counts, names, negations, pairs, rates
 from agent.reader.circumstances import Circumstances
 from agent.reader.counts import Counts
 from agent.reader.names import Names
 from agent.reader.negations import Denied
 from agent.reader.numbers import FLAGS, NUMBER
 from agent.reader.page import Page
+from agent.reader.pairs import Pairs
 from agent.reader.reading import PreviousPlan
 from agent.reader.wording import say
-from lab.plan import Axis
+from lab.plan import Axis, number
+
+SAME_EXCEPT = re.compile(
+    r"\b(same|unchanged|as before|as is|otherwise)\b[^.;\d]{0,24}?\b"
+    r"(?:except(?: for)?|apart from|other than|but(?: with)?)\b",
+    FLAGS,
+)
+"""`everything the same except batch 32` sets the batch size; it excludes nothing."""
 
 
 @dataclass
@@ -38,6 +46,10 @@ class Draft:
     """Questions that leave the plan standing, though it must not start."""
     expected: dict[str, int] = field(default_factory=dict)
     """Counts of values of an axis whose values nobody gave."""
+    pairs: Pairs | None = None
+    """An axis of which names have values of their own."""
+    alone: bool = False
+    """True when the learning rate stood alone, with no word for it."""
     tunes: tuple[str, ...] | None = None
     """Axes to be tuned without values, as far as a sweep goes; None when nothing is."""
     tunes_closely: tuple[str, ...] | None = None
@@ -58,7 +70,7 @@ class Draft:
 
 def draft_of(text: str, chinese: bool, previous: PreviousPlan | None) -> Draft:
     """What the text says; names that nobody knows and words that nobody reads stay on the page."""
-    page = Page(text)
+    page = Page(SAME_EXCEPT.sub(r"\1, with", text) if previous is not None else text)
     draft = Draft(page, chinese)
     later = bool(re.search(r"schedul|定时|空|idle|开始|start|跑|补|run", text, FLAGS))
     draft.names = names.read(page)
@@ -66,19 +78,28 @@ def draft_of(text: str, chinese: bool, previous: PreviousPlan | None) -> Draft:
         if previous is not None or pattern is commands.EXPERIMENT:
             _cross_targets(page, pattern)
     if previous is not None:
+        names.settle(draft.names, previous.models)
         draft.changes = changes.read(page, previous)
         changes.names(page, draft.names, previous, draft.changes)
     draft.denied = negations.read(page, follows=previous is not None)
     _exclude_names(draft)
     draft.around = circumstances.read(page, later)
+    for name, word in (*axis_table.no_numbers(page), *counts.no_numbers(page)):
+        draft.doubt("bad_value", what=name, value=word)
     draft.counts = counts.read(page)
     _recount(draft)
+    draft.pairs = pairs.read(page, draft.names)
     draft.told = draft.denied.replaced | axis_table.read(page)
     draft.axes.update(choices.read(page, draft.denied))
     _strengths(draft)
     if previous is not None:
         changes.values(page, previous, draft.changes)
+        if "lr" not in draft.told and (rate := changes.bare(page, previous, draft.changes)) is not None:
+            draft.note("read_as", value=number(rate), axis="lr")
     names.unknown(page, draft.names)
+    if "lr" not in draft.told and not draft.changes.moved and (found := rates.read(page)):
+        draft.told["lr"] = axis_table.Told(found)
+        draft.alone = True
     return draft
 
 
@@ -96,8 +117,8 @@ def _exclude_names(draft: Draft) -> None:
 
 def _recount(draft: Draft) -> None:
     """`not 3 epochs but 5`: the unit stands with the number that is not meant."""
-    for name, number in draft.denied.counts.items():
-        setattr(draft.counts, {"seed": "seeds", "gpus_per_run": "gpus"}.get(name, name), number)
+    for name, count in draft.denied.counts.items():
+        setattr(draft.counts, {"seed": "seeds", "gpus_per_run": "gpus"}.get(name, name), count)
 
 
 def _strengths(draft: Draft) -> None:

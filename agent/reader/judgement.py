@@ -5,13 +5,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from dataclasses import replace
 from itertools import pairwise
 
 from agent import catalog
 from agent.reader import axes as axis_table
 from agent.reader import negations
 from agent.reader.draft import Draft
-from agent.reader.numbers import FLAGS
+from agent.reader.numbers import FLAGS, Interval
 from agent.reader.reading import PreviousPlan
 from agent.reader.wording import GRIDS, say
 from lab.plan import MAX_RUNS, Axis, Scalar, number
@@ -29,11 +30,18 @@ PAST = re.compile(
 )
 
 
+TIMES_TOLD = re.compile("[次遍]")
+"""`跑三遍` counts seeds, unless a search is asked for."""
+
+
 def judge(draft: Draft, previous: PreviousPlan | None) -> None:
     """Counts, axes, seeds and goals that can be are settled; the others are asked about."""
     _counts(draft)
     _axes(draft)
     _seeds(draft)
+    if draft.pairs is not None:
+        axis = axis_table.BY_NAME[draft.pairs.axis]
+        draft.axes[axis.name] = tuple(dict.fromkeys(axis_table.typed(axis, v) for v in draft.pairs.values.values()))
     _denials(draft, previous)
     _goal(draft)
     _twice(draft)
@@ -143,7 +151,11 @@ def shown(numbers: Iterable[Scalar]) -> str:
 def _counts(draft: Draft) -> None:
     """Numbers with a unit that no experiment can have become doubts."""
     told = draft.counts
-    if told.trials is not None and draft.around.search not in ("random", "bayesian") and "次" in draft.page.text:
+    if (
+        told.trials is not None
+        and draft.around.search not in ("random", "bayesian")
+        and TIMES_TOLD.search(draft.page.text)
+    ):
         told.seeds = told.trials if told.trials > 1 and told.seeds is None and not told.seed_values else told.seeds
         told.trials = None
     limits = (("epochs", MOST_EPOCHS), ("max_steps", MOST_STEPS), ("gpus", MOST_CARDS), ("trials", MOST_STEPS))
@@ -152,8 +164,7 @@ def _counts(draft: Draft) -> None:
         if number is not None and not (float(number).is_integer() and 1 <= number <= most):
             draft.doubt("bad_value", what=name, value=f"{number:g}")
             setattr(told, name, None)
-    for name, number in told.axes.items():
-        draft.axes[name] = (number,)
+    draft.axes.update(told.axes)
     if told.epochs_several:
         draft.axes["epochs"] = tuple(told.epochs_several)
     for name in ("gpu_hours", "wall_hours"):
@@ -173,6 +184,10 @@ def _axes(draft: Draft) -> None:
             continue
         if not told.numbers:
             draft.expected[name] = told.expected or 0
+            continue
+        if draws and len(told.numbers) == 2 and "[" in told.text and told.numbers[0] != told.numbers[1]:
+            ends = sorted(float(n) for n in told.numbers)
+            _range(draft, axis, replace(told, interval=Interval(ends[0], ends[1])), draws)
             continue
         bad = [n for n in told.numbers if not axis.allows(n)]
         if bad:

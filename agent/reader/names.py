@@ -17,6 +17,10 @@ NEXT_SIZE = re.compile(
     r"\s*(?:/|,\s*(?:and|or)?|\band\b|\bor\b|&|和|与|或|vs\.?|\bversus\b|\|)\s*-?(?P<size>b?\d+)(?![\w.%]|\s*(?:epochs?|steps?|seeds?|gpus?|runs?|轮|步|个|张|卡|hours?|trials?))",
     FLAGS,
 )
+PRETRAINED = re.compile(r"(?P<gap>[-\s]*)(?:pre-?train\w*|weights?\b|init\w*|checkpoint|ckpt|预训练|权重)", FLAGS)
+"""Behind a data set's name: it tells where the weights come from, not what is trained on."""
+OTHER_SIZE = re.compile(r"[-_](?:[bv]?\d{1,4}|[a-z])(?![A-Za-z0-9.,/]|\s*(?:epochs?|seeds?|runs?|gpus?))", FLAGS)
+"""Behind a family's name: a member that the catalogue does not have, `resnet-19`."""
 BRACES = re.compile(
     r"(?P<stem>resnet|vgg|densenet|efficientnet|effnet|convnext|vit|swin|deit|mobilenet|resnext)[\s_-]*(?P<open>[\[({])(?P<list>[^\])}]{1,60})[\])}]",
     FLAGS,
@@ -105,6 +109,17 @@ def read(page: Page) -> Names:
     return names
 
 
+def settle(names: Names, held: tuple[str, ...]) -> None:
+    """A family's name means the thread's model of that family, where it has exactly one."""
+    for usual, called in list(names.families.items()):
+        stem = catalog.squash(called)
+        members = [h for h in held if catalog.squash(h).startswith(stem)]
+        if len(members) == 1 and usual not in held:
+            names.models[:] = list(dict.fromkeys(members[0] if m == usual else m for m in names.models))
+            names.spans[:] = [(s, e, members[0] if n == usual else n) for s, e, n in names.spans]
+            del names.families[usual]
+
+
 def _add(names: Names, kind: str, name: str, start: int, end: int) -> None:
     target = names.models if kind == "model" else names.datasets
     if name not in target:
@@ -144,9 +159,16 @@ def _note(page: Page, names: Names, found: catalog.Found) -> None:
     if found.name == "clip_vit_b_32" and re.match(r"\s*(?:ping|norm|grad|=|\d)", page.text[found.end :], FLAGS):
         return
     called = page.text[found.start : found.end]
+    if found.kind == "dataset" and (origin := PRETRAINED.match(page.text, found.end)):
+        page.cross(found.start, origin.end("gap"))
+        return
     if found.family and names.models and REFERENCE.search(page.text[: found.start]):
         return
     if called.islower() and called in COMMON_WORDS:
+        return
+    if found.family and (size := OTHER_SIZE.match(page.left, found.end)):
+        names.unknown.append((found.kind, page.text[found.start : size.end()]))
+        page.cross(found.start, size.end())
         return
     _add(names, found.kind, found.name, found.start, found.end)
     if found.family:

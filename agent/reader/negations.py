@@ -28,8 +28,18 @@ FILL = r"(?:\s*(?:\b(?:to|the|a|an|any|use|using|run|running|try|trying|include|
 ANY = _rx(CUE)
 BEFORE = _rx(rf"(?P<cue>{CUE}){FILL}$")
 AFTER = _rx(
-    r"^\s*(?:(?:就|都|也)?(?:先)?(?:不(?:用|要|需要)(?:再)?(?:对比|比|跑|训练?|试|用)?了?|不跑了?|别跑了?|别用了?|去掉|删掉|排除|除外)|(?:is|are) (?:out|excluded|not (?:needed|wanted)))\s*(?:吧|了)?(?=$|[\s,.;!?])(?!\s*[A-Za-z])"
+    r"^\s*(?:的)?(?:那个|那组|这组|那一组|这个|那些)?\s*(?:(?:就|都|也)?(?:先)?(?:不(?:用|要|需要)(?:再)?(?:对比|比|跑|训练?|试|用)?了?|不跑了?|别跑了?|别用了?|去掉|删掉|排除|除外)|(?:is|are) (?:out|excluded|not (?:needed|wanted)))\s*(?:吧|了)?(?=$|[\s,.;!?])(?!\s*[A-Za-z])"
+    r"|^\s*[?,.-]*\s*(?:no,? wait\b|wait,? no\b|no,|scratch that|不对|哦不|啊不|说错了)(?=.{0,20}[A-Za-z])"
 )
+FAILED = (
+    r"(?:(?:did|does|do)(?: ?n'?t| not) (?:really |seem to )?(?:work|converge|help|train|learn|go well|do well)|diverge[sd]?|fail(?:s|ed)|(?:is|was) (?:no good|bad|useless|terrible|unstable|too (?:slow|big|large|heavy))|sucks?|blew up"
+    r"|(?:效果)?(?:不行|不好用|不好|不收敛|没用|没效果|太差|太慢|太大|发散了?|炸了|崩了))"
+)
+"""What people say of something that they are about to replace."""
+DISMISSED = _rx(
+    rf"^\s*(?:just |really |也|都|就|效果)?\s*{FAILED}[^,.;!?\n]{{0,30}}[\s,.;!?]*(?:so|then|let'?s|please|pls|那就?|所以|还是)*\s*(?:use|try|run|go with|switch to|take|换成?|改用|改成|换用|用|试)"
+)
+"""`adam didn't work, use sgd`"""
 BESIDES = _rx(r"^[^.;]{0,24}?(?:还|也|再|又|另外|同时)")
 """After 除了 it means `as well as`."""
 LINK = _rx(r"\s*(?:,?\s*\b(?:or|nor|and)\b|和|与|跟|或者?|以及|及|/)\s*(?:the |on )?")
@@ -113,7 +123,7 @@ def denied(text: str, start: int, end: int) -> str | None:
     cue = BEFORE.search(text[max(0, start - 60) : start])
     if cue and not (cue["cue"].startswith("除") and BESIDES.match(text[end:])):
         return cue["cue"]
-    after = AFTER.match(text[end:])
+    after = AFTER.match(text[end:]) or DISMISSED.match(text[end:])
     return after[0] if after else None
 
 

@@ -33,8 +33,8 @@ COUNT = (
 """A number of things: 3, 10,000, 10k, three, 三, 一万."""
 SUFFIX = {"k": 1e3, "m": 1e6, "w": 1e4, "万": 1e4, "千": 1e3, "百": 1e2, "%": 1e-2}
 SEPARATOR = r"\s*(?:,\s*(?:and|or|和|以及|und|et|y|e)?|/|\||;|&|\band\b|\bor\b|\bund\b|\bou\b|\bet\b|\by\b|\boder\b|和|与|跟|以及|还有|或者?|及|\bvs\.?|\bversus\b|と|\s)\s*"
-TO = r"\s*(?:to|through|until|up to|down to|-(?=\s?[\d.])|~|\.{2,3}|→|(?:一直)?(?:加|增加|增|升|提高|提升|降|降低|减|减少|涨)?到|至|bis|à|hasta|から)\s*"
-OTHER_UNIT = r"(?!\s*(?:rounds?|passes|classes|images|samples|tokens|people|days|weeks|months|times|folds|[GM]i?B|hours?|hrs?|minutes?)(?![A-Za-z]))"
+TO = r"\s*(?:to|through|until|up to|down to|-(?=\s?[\d.])|~|\.{2,3}|→|doubling (?:up )?to|(?:一直|翻倍|倍增|逐步)?(?:加|增加|增|升|提高|提升|降|降低|减|减少|涨)?到|至|bis|à|hasta|から)\s*"
+OTHER_UNIT = r"(?!\s*(?:epochs?|seeds?|gpus?|cards?|轮|步|rounds?|passes|classes|images|samples|tokens|people|days|weeks|months|times|folds|[GM]i?B|hours?|hrs?|minutes?)(?![A-Za-z]))"
 LIST = rf"{NUMBER}(?:{SEPARATOR}{NUMBER}{OTHER_UNIT})*"
 STEP = rf"(?:[,\s(]*(?:(?:in |with )?(?:a )?steps?(?: size)?(?: of)?|step[=:]|stride|步长为?|间隔为?|每隔|increments? of|every|by)\s*[=:]?\s*(?P<step>{NUMBER})\)?)"
 NUM = r"(?:(?:\s*log(?:arithmic(?:ally)?|[- ]?(?:scale|spaced))?)?[,\s(]*(?:(?:取|分成?|共|各?选|with|in|using)\s*)?(?:(?P<num>\d+|{words}|{han})\s*(?:个)?\s*(?:points?|values?|log[- ]spaced(?: points| values)?|evenly[- ]spaced(?: points| values)?|点|值|个点|个值)\s*(?P<spacing>log(?:arithmic|[- ]?spaced|[- ]?scale)?|linear(?:ly)?)?)\)?)".format(
@@ -92,9 +92,35 @@ ELLIPSIS = re.compile(
 )
 
 
+CORRECTED = re.compile(
+    rf"{NUMBER}(?P<unit>\s*(?:epochs?|seeds?|steps?|gpus?|cards?|trials?|轮|步|个种子|张卡|个))?[\s,.;?!-]*(?:no,? wait|wait,? no|oops|sorry|scratch that|i mean(?:t)?|make that|不对|哦不|啊不|说错了|打错了|更正)[\s,.;:!-]*(?:i mean(?:t)?|it'?s|应该是?|是)?\s*(?={NUMBER}(?(unit)(?P=unit)|))",
+    FLAGS,
+)
+"""`lr 0.1, sorry, 0.01`: the first number is not meant."""
+COMMA = re.compile(r"(?<![\d.,])0,(0\d+)(?![\d,.])")
+COMMA_KEY = re.compile(
+    r"((?:lernraten?|taux d'apprentissage|tasas? de aprendizaje|taxa de aprendizado|dropout)\s*(?:von|de|:|=)?\s*)0,(\d+)(?![\d,.])",
+    FLAGS,
+)
+"""Decimal commas; `0,1` elsewhere is a list of seeds."""
+PARTS = re.compile(rf"(?P<of>[百千万])分之(?P<n>{HAN}|\d+)", FLAGS)
+"""千分之一 is 0.001."""
+
+
+HAN_VALUE = re.compile(
+    rf"((?:batch(?:[ _-]?size)?|bs|批量(?:大小)?|批大小|分辨率|尺寸|步长|rank)\s*(?:为|是|用|取|改成|换成|设为|=|:)?\s*)({HAN})(?![零〇一二两三四五六七八九十百千万个种次组轮张分下点])",
+    FLAGS,
+)
+"""`batch 三十二`"""
+
+
 def spell_out(text: str) -> str:
-    """The text with `0.01, 0.02, ..., 0.05` written in full, where the steps or the ratios lead to the last one."""
-    return ELLIPSIS.sub(_progression, text)
+    """The text with numbers in a form that all patterns know: `0.01, 0.02, ..., 0.05` in full where the steps or the
+    ratios lead to the last one, decimal points for commas, 千分之一 as 0.001, and a corrected number left out."""
+    text = COMMA_KEY.sub(r"\g<1>0.\2", COMMA.sub(r"0.\1", text))
+    text = PARTS.sub(lambda m: f"{count(m['n']) / UNITS[m['of']]:.6g}", text)
+    text = HAN_VALUE.sub(lambda m: f"{m[1]}{chinese(m[2])}", text)
+    return CORRECTED.sub("", ELLIPSIS.sub(_progression, text))
 
 
 def _progression(match: re.Match[str]) -> str:

@@ -11,7 +11,7 @@ from agent.reader.draft import Draft
 from agent.reader.numbers import FLAGS
 from agent.reader.reading import PreviousPlan, Reading
 from agent.reader.wording import say
-from lab.plan import Axis, Range
+from lab.plan import Axis, Range, number
 
 OWN_DATA = re.compile(
     r"\b(?:my|our|own|custom|private|new|internal)\s+(?:\w+\s+){0,2}(?:data|data ?sets?|images)\b|(?:我|我们|自己|咱们|新|私有|自定义)的?[^,.;]{0,6}(?:数据集?|图片)",
@@ -43,8 +43,11 @@ def ask(draft: Draft, stated: Reading, most_runs: int) -> None:
     if total > most_runs:
         _too_many(draft, stated, total, most_runs)
         return
-    for name, number in draft.expected.items():
-        draft.questions.append(say("values_missing", draft.chinese, n=number or "", axis=name))
+    if draft.pairs is not None and total > len(draft.pairs.values):
+        own = ", ".join(f"{name} {number(v)}" for name, v in draft.pairs.values.items())
+        draft.questions.append(say("pairs", draft.chinese, axis=draft.pairs.axis, list=own, n=total))
+    for name, count in draft.expected.items():
+        draft.questions.append(say("values_missing", draft.chinese, n=count or "", axis=name))
     if stated.runs_told and stated.models and stated.runs_told != total:
         draft.note("note_counts", told=stated.runs_told, n=total)
         draft.questions.append(say("runs_differ", draft.chinese, told=stated.runs_told, n=total))

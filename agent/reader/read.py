@@ -14,8 +14,9 @@ from agent.reader.judgement import judge, judge_names
 from agent.reader.numbers import FLAGS, spell_out
 from agent.reader.questions import ask, own_script, size, vague
 from agent.reader.reading import PreviousPlan, Reading
-from agent.reader.text import clean, has_words, is_chinese
+from agent.reader.text import clean, has_words
 from agent.reader.wording import say
+from lab.language import is_chinese
 from lab.plan import MAX_RUNS, PRIORITIES, Axis, Budget, Priority
 
 MOST_CHARACTERS = 4000
@@ -94,13 +95,18 @@ def _facts(draft: Draft, previous: PreviousPlan | None) -> Facts:
         previous=previous is not None,
         schedule=bool(set(schedule) - {"at"}) or ("at" in schedule and not ONLY_TONIGHT.match(str(schedule["at"]))),
         search=around.search is not None,
+        excludes=bool(draft.denied.anything or draft.changes.kept),
         tunes=(draft.tunes_closely if previous is not None else draft.tunes) is not None,
     )  # fmt: skip
 
 
 def _elsewhere(draft: Draft, intent: Intent, previous: PreviousPlan | None) -> bool:
-    """True for a change of an experiment whose plan is not at hand."""
-    return intent == "modify" and previous is None and not draft.names.models
+    """True for a change of an experiment, or a comparison with one, whose plan is not at hand."""
+    if previous is not None:
+        return False
+    if intent == "compare" and len(draft.names.models) == 1 and commands.named(draft.page.text):
+        return True
+    return intent == "modify" and not draft.names.models
 
 
 def _varies(axes: dict[str, Axis]) -> bool:
@@ -212,7 +218,8 @@ def _budget(told: Counts) -> Budget | None:
 def _hints(draft: Draft) -> dict[str, str]:
     hints = {k: f"concluded from {v!r}" for k, v in draft.around.hints.items()}
     families = [f"{called!r} was read as {name}" for name, called in draft.names.families.items()]
-    return hints | ({"models": "; ".join(families)} if families else {})
+    alone = {"axes.lr": "a number without a name, read as lr"} if draft.alone else {}
+    return hints | alone | ({"models": "; ".join(families)} if families else {})
 
 
 def _depths(reading: Reading) -> Reading:

@@ -31,6 +31,11 @@ DASH_BETWEEN = re.compile(r"(?<=\d)\s*(?:[–—]|\.{2,3}|…)\s*(?=\.?\d)")
 ARROW = re.compile(r"\s*(?:->|=>|→)\s*")
 
 
+PORTUGUESE = re.compile(r"\b(?:trein(?:e|ar|a|o)|sementes?|avali(?:e|ar)|rode|execute o)\b", re.IGNORECASE)
+IN_THE = re.compile(r"\bn[oa]s?\b", re.IGNORECASE)
+"""Portuguese for `on the`, which English takes for a refusal."""
+
+
 def clean(raw: str) -> str:
     """The text without Slack's artefacts, in compatible forms of one width, with plain quotes, dashes and arrows.
 
@@ -47,18 +52,13 @@ def clean(raw: str) -> str:
     text = ARROW.sub(" → ", CODE.sub(" ", text))
     text = STYLE.sub(lambda m: next(g for g in m.groups() if g is not None), text)
     text = EMOJI_NAME.sub(" ", text)
+    text = IN_THE.sub("on", text) if PORTUGUESE.search(text) else text
     return re.sub(r"[ \t]+", " ", TOOL_PREFIX.sub("", text)).strip()
 
 
 def mentions(raw: str) -> list[str]:
     """Ids of the people whom the text mentions."""
     return [m[1] for m in MENTION.finditer(raw)]
-
-
-def is_chinese(text: str) -> bool:
-    """True when an answer should be in Chinese: it has Han characters, and no kana (which would be Japanese)."""
-    han = len(re.findall(r"[\u4e00-\u9fff]", text))
-    return han > 0 and not re.search(r"[\u3040-\u30ff]", text) and han * 6 >= len(text.split())
 
 
 def has_words(text: str) -> bool:

@@ -13,7 +13,7 @@ from agent.reader.page import Page
 TUNES = re.compile(
     r"(?<!fine-)(?<!fine )\btun(?:e|es|ed|ing)\b|\bhyper-?param\w*|\bhpo\b|\bhparams?\b|\bsweep\w*|\bgrid\b|\b(?:lr|param\w*|hyper\w*|random|bayes\w*|grid)\s+(?:search|finder)|\bsearch(?:ing)? (?:for|over)\b|\b(?:find|figure out|determine|look for|pick|what(?:'s| is| are)|which(?: is)?|need|want|get|use|suggest)\b[^.;?]{0,30}\b(?:best|optimal|right|good|ideal)\b"
     r"|\b(?:best|optimal|ideal)\b[^,.;?]{0,12}\b(?:lr|learning|batch|weight|hyper|param|optimi[sz]er|dropout|momentum|wd)|\boptimi[sz]e (?:the |my )?(?:lr|learning|hyper|batch|weight|param)|\b(?:lr|learning rate|batch size|optimi[sz]er|weight decay|dropout|momentum)s?\b[^,.;?]{0,24}\b(?:best|optimal|better|should (?:i|we) use)\b|\boptuna\b|\bbayes\w*"
-    r"|调(?:一?下|个|好)?参|超参|寻优|调(?:一?下|一?调|优)?(?=.{0,4}(?:学习率|lr|batch|bs|权重|w(?:eight )?d|dropout|momentum|动量|优化器))|(?:最|更)(?:好|佳|优|合适|适合)的|最优|最佳|搜(?:索|一下|一搜)|扫(?:一?下|描|一扫)?|网格|\b(?:try|test|use|with|over|vary(?:ing)?)\s+(?:out\s+)?(?:a few|several|some|various|different|multiple|many|a couple of|all)\s+(?:\w+\s+)?(?:lrs?|learning|batch|weight|optimi[sz]ers?|dropouts?|values)|\bvary(?:ing)? the\b|(?:不同|几个|几种|一些|各种)的?(?:学习率|lr|batch|优化器|权重)|哪个(?:学习率|lr|优化器|batch)|(?:学习率|lr|batch|bs|优化器)[^,.;]{0,10}(?:哪个|多少|多大)(?:比较|更|最)?(?:好|合适|佳)",
+    r"|(?:学习率|lr|batch(?:[ _]?size)?|批量大小|权重衰减|wd|dropout|动量|优化器)[^,.;\d]{0,4}(?:调[一优]?[调下]|调优|扫[一]?[扫下]|搜[一]?[搜下])|调(?:一?下|个|好)?参|超参|寻优|调(?:一?下|一?调|优)?(?=.{0,4}(?:学习率|lr|batch|bs|权重|w(?:eight )?d|dropout|momentum|动量|优化器))|(?:最|更)(?:好|佳|优|合适|适合)的|最优|最佳|搜(?:索|一下|一搜)|扫(?:一?下|描|一扫)?|网格|\b(?:try|test|use|with|over|vary(?:ing)?)\s+(?:out\s+)?(?:a few|several|some|various|different|multiple|many|a couple of|all)\s+(?:\w+\s+)?(?:lrs?|learning|batch|weight|optimi[sz]ers?|dropouts?|values)|\bvary(?:ing)? the\b|(?:不同|几个|几种|一些|各种)的?(?:学习率|lr|batch|优化器|权重)|哪个(?:学习率|lr|优化器|batch)|(?:学习率|lr|batch|bs|优化器)[^,.;]{0,10}(?:哪个|多少|多大)(?:比较|更|最)?(?:好|合适|佳)",
     FLAGS,
 )
 WORDS = {name: re.compile(rf"(?<![A-Za-z])(?:{AXIS_WORDS[name]})(?![A-Za-z])", FLAGS) for name in ("optimizer",)}
@@ -25,7 +25,7 @@ NUMBERED = ("lr", "batch_size", "weight_decay", "dropout", "momentum", "label_sm
 
 ASKED = r"(?:\btun(?:e|ing)\b|\bbest\b|\boptimal\b|\bright\b|\boptimi[sz]e|调(?:一?下|优)?|最(?:好|佳|优|合适)的?|更(?:好|合适)的|最优)[^,.;?\n]{0,16}?$"
 BEHIND = re.compile(
-    r"^s?\s*(?:is|are|works?|performs?|does|do)?\s*(?:the )?(?:best|better|optimal)\b|^\s*(?:用|取|选)?(?:哪个|多少|多大)",
+    r"^s?\s*(?:is|are|works?|performs?|does|do)?\s*(?:the )?(?:best|better|optimal)\b|^\s*(?:用|取|选)?(?:哪个|多少|多大)|^\s*(?:好好)?(?:调[一优]?[调下]|调优|扫[一]?[扫下]|搜[一]?[搜下])(?!到|成|至)",
     FLAGS,
 )
 """Behind an axis: the same."""

@@ -41,6 +41,8 @@ SENTENCES: dict[str, tuple[str, str]] = {
     "note_own_dataset": ("{name} is in no catalogue; it has to be a data set of the lab's own hosts", "{name} 不在目录里，必须是实验室机器上自己的数据集"),
     "note_counts": ("the message counts {told} runs, the grid has {n}", "消息里说 {told} 个 run，网格有 {n} 个"),
     "runs_differ": ("You counted {told} runs, and the grid has {n}. Shall I run all {n}?", "你说是 {told} 个 run，但网格共有 {n} 个。要全部跑 {n} 个吗？"),
+    "pairs": ("You give each its own {axis} ({list}), and I can only run every combination: {n} runs. Shall I run all of them? Otherwise ask for each in a message of its own.", "你给每个都指定了自己的 {axis}（{list}），但我只能跑所有组合：共 {n} 个 run。要全部跑吗？不然请分开发消息。"),
+    "read_as": ("{value} was read as {axis}", "{value} 读作 {axis}"),
     "past": ("That time has passed. When do you need it?", "那个时间已经过去了。什么时候要？"),
     "not_in_plan": ("{id} has no {name}. What should I change?", "{id} 里没有 {name}。要改什么？"),
     "refuse_secret": ("I do not show keys, tokens, passwords or files of the machines.", "我不会展示密钥、令牌、密码或机器上的文件。"),
