@@ -6,10 +6,11 @@ import re
 from collections.abc import Iterator, Sequence
 
 from agent import figures
-from agent.points import PointData, choose_metric, group, latest
+from agent.points import PointData, group
 from agent.stats import mean, sd, t_interval, trend
 from agent.verdict import judge
 from agent.wording import Words, language_of
+from lab.objective import choose_metric, latest
 from lab.report import (
     FailedRun,
     Report,

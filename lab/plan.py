@@ -13,6 +13,8 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 Scalar = bool | int | float | str
 Priority = Literal["low", "normal", "high"]
 PRIORITIES: tuple[Priority, ...] = ("low", "normal", "high")
+Search = Literal["grid", "random", "bayesian"]
+Prune = Literal["median", "halving"]
 
 MAX_RUNS = 200
 """A plan with more runs than this is asked about, never queued (a setting may lower or raise it)."""
@@ -86,9 +88,12 @@ class Plan(Frozen):
     max_steps: Annotated[int, Field(ge=1, le=1_000_000_000)] | None = None
     gpus_per_run: Annotated[int, Field(ge=1, le=64)] = 1
     metric: str | None = None
-    search: Literal["grid", "random", "bayesian"] = "grid"
+    search: Search = "grid"
     trials: Annotated[int, Field(ge=1)] | None = None
-    """Number of draws of a random or Bayesian search; None for a grid."""
+    """Number of draws of a random or Bayesian search, for each model and data set; None for a grid."""
+    prune: Prune | None = None
+    """Which runs of a search are stopped early: those below the median of the others, or all but the best third at
+    epochs 1, 3, 9, ... (successive halving); None lets each run to its end."""
     budget: Budget | None = None
     priority: Priority = "normal"
     deadline: str | None = None
@@ -126,6 +131,19 @@ class Plan(Frozen):
         return tuple(k for k, v in self.axes.items() if isinstance(v, Range) or len(v) > 1)
 
     @property
+    def drawn(self) -> dict[str, Axis]:
+        """The axes whose values a search draws while it runs, run by run; empty for a grid."""
+        if self.search == "grid":
+            return {}
+        return {k: v for k, v in self.axes.items() if k != "seed" and (isinstance(v, Range) or len(v) > 1)}
+
+    def trial_of(self, number: int) -> int | None:
+        """The trial, counted from 1, that the run of this number belongs to; None for a grid."""
+        if self.search == "grid" or not self.trials:
+            return None
+        return (number - 1) // max(1, self.n_runs // self.trials) + 1
+
+    @property
     def n_runs(self) -> int:
         """The number of runs, counted without making them (a grid may be too large to make)."""
         base = len(self.models) * max(1, len(self.datasets))
@@ -135,22 +153,31 @@ class Plan(Frozen):
         return base * math.prod(len(v) if isinstance(v, tuple) else (v.num or 0) for v in self.axes.values())
 
     def points(self) -> list[Point]:
-        """Every run of a grid in a stable order: seeds vary slowest, so that each configuration is seen early.
+        """Every run in a stable order.
+
+        Of a grid the seeds vary slowest, so that each configuration is seen early. Of a search they vary fastest, trial
+        by trial, since the next draw wants to know what the last one came to; what is drawn is not in the params yet.
 
         Raises:
-            ValueError: the plan is a search or holds a range; those points are drawn while it runs.
+            ValueError: a grid holds a range, whose values nobody has chosen.
         """
-        if self.search != "grid" or any(isinstance(v, Range) for v in self.axes.values()):
-            raise ValueError("only a grid has its points in advance")
-        others = {k: v for k, v in self.axes.items() if k != "seed"}
+        fixed = {k: v for k, v in self.axes.items() if k != "seed" and k not in self.drawn}
+        if any(isinstance(v, Range) for v in fixed.values()):
+            raise ValueError("a grid has values, no ranges")
         seeds: tuple[Scalar | None, ...] = tuple(self.axes["seed"]) if "seed" in self.axes else (None,)  # type: ignore[arg-type]
-        points = []
-        for seed, dataset, model, *values in itertools.product(
-            seeds, self.datasets or (None,), self.models, *others.values()
-        ):
-            params = dict(zip(others, values, strict=True)) | ({} if seed is None else {"seed": seed})
-            points.append(Point(model=model, dataset=dataset, params=params))
-        return points
+        places = itertools.product(self.datasets or (None,), self.models, *fixed.values())
+        if self.search == "grid":
+            rows = [(seed, place) for seed, place in itertools.product(seeds, places)]
+        else:
+            rows = [(seed, place) for place, seed in itertools.product(places, seeds)] * (self.trials or 0)
+        return [
+            Point(
+                model=model,
+                dataset=dataset,
+                params=dict(zip(fixed, values, strict=True)) | ({} if seed is None else {"seed": seed}),
+            )
+            for seed, (dataset, model, *values) in rows
+        ]
 
     def title(self) -> str:
         """The plan in a few words: `resnet50 against efficientnet_b0 on digits`."""
@@ -178,7 +205,8 @@ class Plan(Frozen):
     def stated(self) -> list[str]:
         """What the message itself gave, for people, models and data sets left out: `lr 0.1, 0.01`, `20 epochs`."""
         fields = [f"axes.{name}" for name in self.axes]
-        fields += [name for name in ("epochs", "max_steps", "metric", "budget", "deadline") if getattr(self, name)]
+        fields += ["search"] if self.search != "grid" else []
+        fields += [n for n in ("prune", "epochs", "max_steps", "metric", "budget", "deadline") if getattr(self, n)]
         fields += ["gpus_per_run"] if self.gpus_per_run > 1 else []
         fields += ["priority"] if self.priority != "normal" else []
         return [self.in_words(field) for field in fields if self.why(field) is None]
@@ -196,6 +224,8 @@ class Plan(Frozen):
             return f"{value} {one}{'' if value == 1 else 's'}{tail}"
         if name == "priority":
             return f"{value} priority"
+        if name in _CHOICES and isinstance(value, str):
+            return _CHOICES[name].get(value, value)
         if isinstance(value, Budget):
             limits = [(value.gpu_hours, "GPU-h"), (value.wall_hours, "h")]
             return f"at most {', '.join(f'{number(v)} {unit}' for v, unit in limits if v is not None)}"
@@ -214,7 +244,16 @@ class Plan(Frozen):
         return next((a.reason for a in self.assumed if a.field == field), None)
 
 
-_COUNTED = {"epochs": ("epoch", ""), "max_steps": ("step", ""), "gpus_per_run": ("card", " a run")}
+_COUNTED = {
+    "epochs": ("epoch", ""),
+    "max_steps": ("step", ""),
+    "trials": ("trial", ""),
+    "gpus_per_run": ("card", " a run"),
+}
+_CHOICES = {
+    "search": {"random": "random search", "bayesian": "Bayesian search (TPE)"},
+    "prune": {"median": "runs below the median are stopped early", "halving": "successive halving"},
+}
 _LABELS = {"batch_size": "batch size"}
 FEW = 8
 """Values of a list that people are shown; the others are counted."""

@@ -248,8 +248,45 @@ class Run(Record):
     """Cards on which it failed in a way that another card may not."""
     wish: Literal["pause", "checkpoint"] | None = None
     """What the running attempt is asked to do; None once it has."""
+    room: Room | None = None
+    """Told to the running attempt; None once that has stopped."""
+    made_room_for: tuple[str, ...] = ()
+    """The runs for which its attempts stopped, in order."""
+    preempted_at: float | None = None
+    """When it last made room, ends of a first look left out."""
+    earlier: Usage | None = None
+    """What those attempts used that left no result: cured, lost, paused, preempted, given back; None without any."""
+    lost_gpu_s: float = 0.0
+    """The part of that which went to attempts lost with their card, worker or host."""
     not_before: float = 0.0
     """Seconds since the epoch before which it gets no card: what it failed of (a network) needs time to come back."""
+    trial: int | None = None
+    """Trial of a search that the run belongs to, counted from 1; None in a grid."""
+    to_draw: bool = False
+    """True while its point lacks the values that the search draws when a card is free for it."""
+    pruned_at: int | None = None
+    """Epoch at which the search found it hopeless and had it stopped: it is cancelled then, its message tells why."""
+
+    @property
+    def served_s(self) -> float:
+        """Seconds that earlier attempts had its cards."""
+        return self.earlier.gpu_s / max(1, self.gpus) if self.earlier else 0.0
+
+    @property
+    def used(self) -> Usage:
+        """What all ended attempts used together."""
+        if self.result is not None:
+            return self.result.usage.plus(self.earlier or Usage())
+        if self.earlier is None and self.card and self.started_at is not None and self.finished_at is not None:
+            # Ended under an earlier version, which kept nothing of an attempt without a result.
+            return Usage(gpu_s=max(0.0, self.finished_at - self.started_at) * self.gpus)
+        return self.earlier or Usage()
+
+    def held(self, now: float) -> Usage:
+        """What its running attempt has used by `now`, as far as the ledger knows; nothing before the trainer starts."""
+        if self.pid is None or self.started_at is None:
+            return Usage()
+        return Usage(gpu_s=round(max(0.0, now - self.started_at) * self.gpus, 3))
 
 
 class Progress(Record):
@@ -263,7 +300,11 @@ class Progress(Record):
     eta_s: float | None = None
     phase: Literal["start", "train", "evaluation"] | None = None
     """What the trainer is at; None when it was written by an earlier version."""
+    first_step_at: float | None = None
+    """When the attempt told its first step, seconds since the epoch: start-up lies before it; None before that."""
     metrics: dict[str, float | None] = {}
+    curves: dict[str, list[tuple[float, float | None]]] = {}
+    """Of a search's run: for each metric its (epoch, value) pairs so far, by which hopeless runs are found."""
     at: float = 0.0
 
     @property

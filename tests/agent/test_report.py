@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from agent.points import choose_metric, latest
 from agent.report import build
+from lab.objective import choose_metric, latest
 from lab.plan import Plan, Point
 from lab.report import Report, summary_lines, to_markdown
 from lab.run import Estimate, Experiment, Run, RunResult, RunState, Usage

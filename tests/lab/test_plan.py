@@ -59,10 +59,31 @@ def test_a_huge_grid_is_counted_without_being_made() -> None:
     assert Plan(models=("a",), axes={"lr": Range(low=1e-5, high=1, num=10_000), "seed": (0, 1)}).n_runs == 20_000
 
 
-def test_a_search_has_no_points_in_advance() -> None:
-    """They are drawn while it runs."""
-    with pytest.raises(ValueError, match="grid"):
-        Plan(models=("a",), axes={"lr": Range(low=1e-5, high=1)}, search="random", trials=5).points()
+def test_a_range_that_nobody_made_a_grid_of_has_no_points() -> None:
+    """A grid runs values that people saw."""
+    with pytest.raises(ValueError, match="ranges"):
+        Plan(models=("a",), axes={"lr": Range(low=1e-5, high=1)}).points()
+
+
+def test_the_runs_of_a_search_are_there_without_what_is_drawn() -> None:
+    """Their number is known beforehand; trial by trial, the seeds of one together."""
+    axes = {"lr": Range(low=1e-5, high=1), "optimizer": ("sgd", "adamw"), "batch_size": (64,), "seed": (0, 1)}
+    plan = Plan(models=("a", "b"), axes=axes, search="random", trials=2)
+    points = plan.points()
+
+    assert plan.n_runs == len(points) == 8
+    assert set(plan.drawn) == {"lr", "optimizer"}
+    assert [(p.model, p.params["seed"]) for p in points[:4]] == [("a", 0), ("a", 1), ("b", 0), ("b", 1)]
+    assert all(set(p.params) == {"batch_size", "seed"} for p in points)
+    assert [plan.trial_of(number) for number in range(1, 9)] == [1, 1, 1, 1, 2, 2, 2, 2]
+
+
+def test_a_grid_draws_nothing() -> None:
+    """Its values are all there."""
+    plan = Plan(models=("a",), axes={"lr": (0.1, 0.01)})
+
+    assert plan.drawn == {}
+    assert plan.trial_of(1) is None
 
 
 def test_it_says_how_the_number_of_runs_comes_about() -> None:

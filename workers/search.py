@@ -1,0 +1,140 @@
+"""The searches that run: the leader draws values for their runs and stops those that need not go on.
+
+A draw is a function of the ledger, and stands once it is written; so does a run that was told to stop. Nothing else is
+kept: what is remembered here only saves reading the curves of ended runs again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import time
+from collections.abc import Sequence
+
+from lab.errors import MoveRefused
+from lab.ledger import Ledger
+from lab.objective import choose_metric
+from lab.plan import Plan, number
+from lab.report import fixed, higher_is_better, metric_name
+from lab.run import FINAL_RUN, HOLDS_CARD, Experiment, Run, RunState
+from lab.trials import Curve, curve_of, trials_of
+from workers.sampler import REDUCTION, Hopeless, hopeless, propose
+
+log = logging.getLogger(__name__)
+
+OVERNIGHT = "overnight"
+
+
+class Searches:
+    """The searches of the ledger, for the dispatcher that leads."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self.ledger = ledger
+        self._plans: dict[str, Plan] = {}
+        self._ended: dict[str, Curve] = {}
+        """Curves of ended runs, which never change."""
+        self._seen: dict[str, int | None] = {}
+        """Epoch at which each running one was last looked at."""
+
+    def draw(self, run: Run) -> bool:
+        """The run has its values, drawn from what the trials before it came to; False when it shall not start.
+
+        Once the budget is used up nothing more is drawn, and the runs that wait for it are cancelled.
+        """
+        if not run.to_draw:
+            return True
+        experiment, runs = self.ledger.experiment(run.experiment_id), self.ledger.runs(run.experiment_id)
+        if (why := _used_up(experiment, runs, time.time())) is not None:
+            self._call_off(runs, why)
+            return False
+        plan, like = experiment.plan, [r for r in runs if _study(r) == _study(run)]
+        metric, _ = choose_metric(plan.metric, runs)
+        values = propose(
+            plan.search,
+            plan.drawn,
+            trials_of(like, plan.drawn, metric),
+            plan.trials or 1,
+            f"{experiment.id}/{run.point.model}/{run.point.dataset}/{run.trial}",
+            higher_is_better(metric),
+        )
+        trial = [r for r in like if r.trial == run.trial and r.to_draw and r.state not in FINAL_RUN]
+        if self.ledger.draw(trial, values):
+            drawn = ", ".join(f"{name} {number(value)}" for name, value in values.items())
+            log.info("%s: trial %s drawn: %s", run.id, run.trial, drawn)
+        return True
+
+    def prune(self, holding: Sequence[Run]) -> None:
+        """Running runs that their plan's rule calls hopeless are told to stop; looked at once an epoch."""
+        running = [run for run in holding if run.state is RunState.RUNNING and run.trial and self._plan(run).prune]
+        progress = self.ledger.progress(run.id for run in running)
+        news = {run.id for run in running if run.id in progress and self._seen.get(run.id) != progress[run.id].epoch}
+        self._seen = {run.id: progress[run.id].epoch for run in running if run.id in progress}
+        for experiment_id in dict.fromkeys(run.experiment_id for run in running if run.id in news):
+            runs = self.ledger.runs(experiment_id)
+            metric, _ = choose_metric(self._plans[experiment_id].metric, runs)
+            curves = {run.id: self._curve(run, metric) for run in runs}
+            for run in running:
+                if run.id in progress and run.experiment_id == experiment_id:
+                    curves[run.id] = _by_epoch(progress[run.id].curves.get(metric, []))
+            for run in running:
+                if run.id in news and run.experiment_id == experiment_id:
+                    others = [curves[r.id] for r in runs if r.id != run.id and _study(r) == _study(run)]
+                    self._judge(run, curves[run.id], others, metric)
+
+    def _judge(self, run: Run, mine: Curve, others: Sequence[Curve], metric: str) -> None:
+        plan = self._plan(run)
+        if plan.prune is None or plan.epochs is None:
+            return
+        found = hopeless(plan.prune, mine, others, plan.epochs, higher_is_better(metric))
+        if found is None:
+            return
+        why = words(found, metric)
+        with contextlib.suppress(MoveRefused):
+            self.ledger.prune(run.id, found.epoch, why)
+            log.info("%s: %s", run.id, why)
+
+    def _call_off(self, runs: Sequence[Run], why: str) -> None:
+        for run in runs:
+            if run.to_draw and run.state not in FINAL_RUN:
+                with contextlib.suppress(MoveRefused):
+                    self.ledger.cancel_run(run.id, OVERNIGHT, why)
+        log.info("%s: %s", runs[0].experiment_id, why)
+
+    def _plan(self, run: Run) -> Plan:
+        """The plan of the run's experiment, which stands once it runs."""
+        if run.experiment_id not in self._plans:
+            self._plans[run.experiment_id] = self.ledger.experiment(run.experiment_id).plan
+        return self._plans[run.experiment_id]
+
+    def _curve(self, run: Run, metric: str) -> Curve:
+        if run.state not in FINAL_RUN:
+            return {}
+        return self._ended.setdefault(run.id, curve_of(run, metric))
+
+
+def words(found: Hopeless, metric: str) -> str:
+    """Why a run was stopped: `pruned at epoch 2: val acc 0.310, worse than the median of 7 others`."""
+    line = "the median" if found.rule == "median" else f"the best 1/{REDUCTION}"
+    value = f"{metric_name(metric)} {fixed(found.value, 3)}"
+    return f"pruned at epoch {found.epoch}: {value}, worse than {line} of {found.others} others"
+
+
+def _used_up(experiment: Experiment, runs: Sequence[Run], now: float) -> str | None:
+    """Why nothing more may start: the budget, and what was used of it; None while there is some left."""
+    budget = experiment.plan.budget
+    if budget is None or budget.gpu_hours is None:
+        return None
+    holding = (run.held(now).gpu_s for run in runs if run.state in HOLDS_CARD)
+    used = (sum(run.used.gpu_s for run in runs) + sum(holding)) / 3600
+    if used < budget.gpu_hours:
+        return None
+    return f"not run: the budget of {number(budget.gpu_hours)} GPU-h is used up ({used:.3g})"
+
+
+def _study(run: Run) -> tuple[str, str | None]:
+    """Runs that are searched together: one model on one data set."""
+    return run.point.model, run.point.dataset
+
+
+def _by_epoch(pairs: Sequence[tuple[float, float | None]]) -> Curve:
+    return {round(epoch): value for epoch, value in pairs if value is not None}
