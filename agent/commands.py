@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Sequence
 
-from agent import quiet
+from agent import freecard, quiet
 from agent.reader.text import is_chinese
 from agent.reader.wording import say
 from agent.understand import Understood
@@ -33,6 +33,8 @@ def carry_out(understood: Understood, request: Request, before: Sequence[Experim
     """
     if understood.intent == "refuse":
         return Answer(kind="refusal", text=understood.reply)
+    if (wish := freecard.answer(request, ledger)) is not None:
+        return wish
     if understood.question is not None:
         return Answer(kind="question", text=understood.question)
     command = COMMANDS.get(understood.intent)

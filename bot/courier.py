@@ -130,7 +130,7 @@ class Courier:
             early = self._not_before.get(note, 0.0) > now
             behind = note.place.name in held and note.kind != "plan"
             if early or behind or not self._send(note):
-                held |= {note.place.name} if note.kind in ("answer", "report", "notice") else set()
+                held |= {note.place.name} if note.kind in ("answer", "report", "notice", "free") else set()
 
     def _send(self, note: Note) -> bool:
         """Whether the note is done with: sent, or given up."""
@@ -196,6 +196,8 @@ def notes_for(event: Event) -> list[Note]:
             return [Note("plan", experiment_id, place), Note("progress", experiment_id, place)]
         case "run", _:
             return [Note("progress", experiment_id, place)]
+        case "card", "free":
+            return [Note("free", event.subject, place)]
         case "report", "ready":
             revision = event.data.get("revision", 1)
             return [Note("progress", experiment_id, place), Note("report", f"{experiment_id}:{revision}", place)]

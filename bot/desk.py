@@ -16,7 +16,7 @@ from bot.render.progress import RunLine, progress_card, run_line
 from bot.render.report import REPORT_FILE, no_report, report_card, upload_comment
 from bot.render.text import escape, shorten
 from bot.web import File, Web
-from lab import hosts
+from lab import freecards, hosts
 from lab.alert import Alert, Alerts
 from lab.errors import UnknownRecord
 from lab.ledger import Ledger
@@ -57,6 +57,11 @@ class Desk:
                 if text:
                     self._once(note, experiment_id, f"notice:{key}", [plain(escape(text))], unsure)
 
+            case "free":
+                text = freecards.told(self._ledger.client, note.subject)
+                if text:
+                    there = Note("free", note.subject, self._home(note.place))
+                    self._once(there, note.subject, "told", [plain(escape(text))], unsure)
             case "alert":
                 self._alert(note, unsure)
             case "silence":

@@ -9,9 +9,10 @@ from typing import Literal
 from bot.conversation import Conversation, conversation
 from lab.store import PREFIX, Client
 
-Kind = Literal["answer", "plan", "progress", "report", "notice", "alert", "silence"]
+Kind = Literal["answer", "plan", "progress", "report", "notice", "alert", "silence", "free"]
 """`answer` and `report` are posted once; `plan` and `progress` bring a card up to the state of its experiment, `alert`
-does the same for an alert and posts what is said of it aloud; `silence` is the sum at the end of one."""
+does the same for an alert and posts what is said of it aloud; `silence` is the sum at the end of one, `free`
+what a person is told who asked for a free card."""
 
 WAITING = f"{PREFIX}slack:outbox"
 SENDING = f"{PREFIX}slack:outbox:sending"
@@ -24,7 +25,7 @@ class Note:
 
     kind: Kind
     subject: str
-    """`req-7`, `exp-12`, `exp-12:2` for the second revision of its report, `al-1f9a03c2`, `si-3`."""
+    """`req-7`, `exp-12`, `exp-12:2` for the second revision of its report, `al-1f9a03c2`, `si-3`, `cw-3`."""
     place: Conversation
 
     def __str__(self) -> str:

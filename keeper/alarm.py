@@ -18,7 +18,7 @@ from keeper import alerts, lookback, observe
 from keeper.alerts import Policy
 from keeper.judge import Judge
 from keeper.rules import Finding, Sample, load_rules
-from lab import events, store
+from lab import events, freecards, store
 from lab.alert import Alerts, AlertState, Board, Outcome
 from lab.errors import MoveRefused, UnknownRecord
 from lab.events import Event
@@ -62,6 +62,9 @@ class Alarm:
         self.judge = Judge(rules, self.interval_s, time.time() if now is None else now)
         self.leadership = Leadership(self.client, "alerts", max(10.0, 2 * self.interval_s))
         self._leads = False
+        self._free: frozenset[str] = frozenset()
+        self._free_at = -math.inf
+        """Cards that were free when somebody last wanted to know, and when that was."""
         self._ended: dict[str, dict[str, End]] = {}
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="alarm", daemon=True)
@@ -131,6 +134,7 @@ class Alarm:
 
         outcome = self.alerts.change(decide)
         self._save(found, board)
+        self._tell_free(now)
         self._log(outcome)
         return len(news)
 
@@ -150,6 +154,17 @@ class Alarm:
                 log.warning("%s: asked for a checkpoint, its card is in danger", use.run_id)
             except (MoveRefused, UnknownRecord) as refused:
                 log.info("%s: no checkpoint: %s", use.run_id, refused)
+
+    def _tell_free(self, now: float) -> None:
+        """Who asked for it was told of cards that were free at the last look too: between two runs none is free."""
+        wishes = freecards.wishes(self.client)
+        cards = freecards.free_cards(self.ledger, now) if wishes else []
+        stayed = [card for card in cards if card.uuid in self._free and now != self._free_at]
+        if now != self._free_at:
+            self._free, self._free_at = frozenset(card.uuid for card in cards), now
+        for wish in wishes:
+            if (stayed or now >= wish.until) and freecards.tell(self.client, wish, stayed):
+                log.info("%s: told to %s: %d cards free", wish.id, wish.user, len(stayed))
 
     def _begin(self) -> Board:
         place = events.newest_id(self.client)

@@ -17,6 +17,9 @@ KEEPER_BYTES = 700 * MIB
 NAME_WIDTH = 40
 """Widest name of a card in the table, in terminal cells."""
 
+ARROW = "← "
+"""Before what a card does; once in each card's line."""
+
 _HEADER = ("GPU", "Name", "Memory", "Util", "Temp")
 _RIGHT_ALIGNED = (False, False, True, True, True)
 _LEFT_ALIGNED = (False,) * 5
@@ -32,6 +35,13 @@ class CardUse:
     """Model or template, for people: `resnet50`."""
     pid: int | None = None
     eta_s: float | None = None
+    owner: str = ""
+    """Who asked for it."""
+
+
+def owners_of(uses: Mapping[str, CardUse]) -> dict[str, str]:
+    """Who asked for the experiments that hold cards, by experiment: the table has no room for people."""
+    return {use.run_id.partition("/")[0]: use.owner for use in uses.values() if use.owner}
 
 
 def free(
@@ -130,7 +140,7 @@ def _block(
         return
     yield _line(_HEADER, widths, _SIMULATED if host.simulated else "", _LEFT_ALIGNED)
     for card, row in zip(host.cards, rows, strict=True):
-        yield _line(row, widths, "← " + _printable(_note(card, leases.get(card.uuid), now, host.keeper)))
+        yield _line(row, widths, ARROW + _printable(_note(card, leases.get(card.uuid), now, host.keeper)))
 
 
 def _note(card: Card, use: CardUse | None, now: float, keeper: KeeperStatus | None) -> str:

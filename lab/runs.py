@@ -258,6 +258,7 @@ class Runs(Records):
                 label=run.point.model,
                 pid=run.pid,
                 eta_s=progress[run.id].eta_s if run.id in progress else None,
+                owner=run.owner,
             )
             for run in runs
             for card in run.cards

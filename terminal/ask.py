@@ -8,7 +8,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.prompt import Confirm
 
-from lab import store
+from lab import freecards, store
 from lab.errors import MoveRefused, StoreAwayError
 from lab.settings import Settings
 from terminal.thread import Thread
@@ -23,6 +23,8 @@ def run(settings: Settings, client: store.Client, console: Console, text: str, *
     thread = Thread(settings, client, console, getpass.getuser())
     answer = thread.ask(text)
     thread.show_answer(answer)
+    if answer.kind == "reply" and thread.wishes_card():
+        return _wait_for_card(thread)
     if answer.kind != "plan" or answer.experiment_id is None:
         return 0 if answer.kind in ("reply", "cards") else 1
     if not yes and not _agreed(console):
@@ -41,6 +43,16 @@ def _agreed(console: Console) -> bool:
     except (KeyboardInterrupt, EOFError):
         console.print()
         return False
+
+
+def _wait_for_card(thread: Thread) -> int:
+    """A terminal that ends can be told nothing, so it waits, and Ctrl-C withdraws the wish."""
+    try:
+        thread.console.print(thread.free_card(), markup=False)
+    except KeyboardInterrupt:
+        thread.console.print(f"\n{freecards.withdraw(thread.client, thread.user)}", markup=False)
+        return 130
+    return 0
 
 
 def _run(thread: Thread, experiment_id: str, out: Path) -> int:

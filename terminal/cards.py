@@ -8,7 +8,7 @@ from typing import Any
 
 from lab import hosts, store
 from lab.card import HostCards
-from lab.cardtable import CardUse, table, why_not_free
+from lab.cardtable import CardUse, owners_of, table, why_not_free
 from lab.errors import StoreAwayError
 from lab.ledger import Ledger
 from lab.settings import Settings
@@ -32,6 +32,8 @@ class Look:
     def text(self) -> str:
         """The table for people."""
         shown = table(self.hosts, self.uses, time.time()) if self.hosts else NOBODY
+        if owners := ", ".join(f"{name}: {owner}" for name, owner in owners_of(self.uses).items()):
+            shown += f"\n{owners}"
         return f"{shown}\n(Redis does not answer: read on this host, its runs are not shown)" if self.alone else shown
 
     def document(self) -> dict[str, Any]:

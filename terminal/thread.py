@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from lab import estimate as estimates
-from lab import events, hosts, store
+from lab import events, freecards, hosts, store
 from lab.cardtable import table
 from lab.errors import OvernightError
 from lab.estimate import duration
@@ -58,6 +58,17 @@ class Thread:
             if time.monotonic() > deadline:
                 break
         raise NoAnswer(f"{request.id} has no answer yet: is `overnight agent` (or `overnight up`) running?")
+
+    def wishes_card(self) -> bool:
+        """True when this conversation waits to be told of a free card."""
+        return any(wish.conversation == self.id for wish in freecards.wishes(self.client))
+
+    def free_card(self) -> str:
+        """What was told when a card was free, or when the time for that was over."""
+        for event in events.follow(self.client, "0", 500):
+            if event is not None and event.kind == "card.free" and event.conversation == self.id:
+                return freecards.told(self.client, event.subject) or ""
+        return ""
 
     def show_answer(self, answer: Answer) -> None:
         """The answer stands in the terminal, a plan as its card."""

@@ -7,12 +7,14 @@ from typing import Any
 
 from slack_bolt import Ack, App
 
+from bot.conversation import Conversation
 from bot.listeners.intake import Intake
-from bot.render.answer import STORE_AWAY_CARDS
-from bot.render.cards import REFRESH, cards
+from bot.render.answer import STORE_AWAY_CARDS, STORE_AWAY_PRESS
+from bot.render.cards import REFRESH, TELL, cards
 from bot.render.message import Message, plain
+from bot.render.text import escape
 from bot.web import Web
-from lab import hosts
+from lab import freecards, hosts
 from lab.errors import StoreAwayError
 
 COMMAND = "/gpu-monitor"
@@ -27,6 +29,12 @@ def listen(app: App, intake: Intake) -> None:
         url = body["response_url"]
         intake.whispers.say(lambda web: show(web, url, intake))
 
+    @app.action(TELL)
+    def on_tell(ack: Ack, body: dict[str, Any]) -> None:
+        ack()
+        url, answer = body["response_url"], plain(escape(wish(intake, body)))
+        intake.whispers.say(lambda web: web.respond(url, answer))
+
     @app.action(REFRESH)
     def on_refresh(ack: Ack, body: dict[str, Any]) -> None:
         ack()
@@ -40,6 +48,16 @@ def show(web: Web, url: str, intake: Intake, *, replace: bool = False) -> None:
     shown = look(intake)
     for message in shown:
         web.respond(url, message, replace=replace and len(shown) == 1)
+
+
+def wish(intake: Intake, body: dict[str, Any]) -> str:
+    """Whoever pressed will be told of a free card by a direct message, or at once; the words for that."""
+    user = body["user"]["id"]
+    place = Conversation((body.get("team") or {}).get("id") or "", user, "")
+    try:
+        return intake.reach(lambda: freecards.ask(intake.ledger, user, place.name, time.time()))
+    except StoreAwayError:
+        return STORE_AWAY_PRESS
 
 
 def look(intake: Intake) -> list[Message]:

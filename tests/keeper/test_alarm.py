@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from keeper.alarm import Alarm
-from lab import beacons, hosts
+from lab import beacons, freecards, hosts
 from lab.alert import Alert, Alerts, AlertState
 from lab.card import Card, Host, HostCards, KeeperStatus
 from lab.events import STREAM
@@ -391,6 +391,45 @@ def test_a_fatal_xid_is_told(lab: Lab) -> None:
     alert = lab.open()["card_broken"]
     assert next(iter(alert.members.values())).text == "GPU 0 (GPU-1): Xid 79: it fell off the bus"
     assert alert.told_at is not None
+
+
+def test_who_wants_a_free_card_is_told_when_one_stays_free(lab: Lab) -> None:
+    """Between two runs a card is free for a moment, and to be told of that is to be told something false."""
+    workers = lambda: hosts.publish_host(  # noqa: E731
+        lab.client, Host(host="node07", version="1", cards=("GPU-1",), published_at=lab.now)
+    )
+    lab.card = lab.card.model_copy(update={"problem": "being looked at"})
+    lab.go(10)
+    freecards.ask(lab.ledger, "U1", "slack:T:U1:", lab.now)
+    busy, free = lab.card, lab.card.model_copy(update={"problem": None})
+
+    def look(card: Card) -> None:
+        lab.now += 5
+        lab.card = card
+        lab.publish()
+        workers()
+        lab.alarm.step(lab.now)
+        lab.alarm.step(lab.now)  # more events at the same moment are no second look
+
+    said = []
+    for card in (busy, free, busy, free, free, free):
+        look(card)
+        said.append(sum(fields["kind"] == "card.free" for _, fields in lab.client.xrange(STREAM)))
+
+    assert said == [0, 0, 0, 0, 1, 1]
+    assert freecards.told(lab.client, "cw-1") == "Free now: GPU 0 of node07 (X)."
+
+
+def test_a_wish_for_a_free_card_ends_after_a_day_and_says_so(lab: Lab) -> None:
+    lab.card = lab.card.model_copy(update={"problem": "broken"})
+    freecards.ask(lab.ledger, "U1", "slack:T:U1:", lab.now)
+    lab.now += freecards.LASTS_S - 20
+    lab.go(10)
+    early = freecards.told(lab.client, "cw-1")
+    lab.go(20)
+
+    assert early is None
+    assert "No card was free within 24 hours" in (freecards.told(lab.client, "cw-1") or "")
 
 
 def test_a_quarantined_card_is_told(lab: Lab) -> None:
