@@ -15,6 +15,8 @@ from functools import cache
 from pathlib import Path
 from typing import Literal
 
+from lab.names import squash
+
 Kind = Literal["model", "dataset"]
 Source = Literal["timm", "torchvision", "outside"]
 
@@ -57,11 +59,6 @@ class Catalog:
     sources: dict[str, Source]
     costs: dict[str, Cost]
     outside: re.Pattern[str]
-
-
-def squash(name: str) -> str:
-    """The name in lower case without separators: `ViT-B/16` and `vit_b_16` say the same."""
-    return re.sub(r"[\s_\-./:]+", "", name.lower())
 
 
 @cache
@@ -150,6 +147,12 @@ def source(name: str) -> Source:
 def cost(name: str) -> Cost | None:
     """Parameters and multiply-adds of one 224-pixel image; None when they were not measured."""
     return catalog().costs.get(name)
+
+
+def trainable() -> dict[str, str]:
+    """Every squashed way to write a model that the libraries here can build, and its name."""
+    known = catalog()
+    return {key: name for key, (kind, name) in known.names.items() if kind == "model" and name in known.sources}
 
 
 def nearest(name: str, kind: Kind, count: int = 3, likeness: float = NEAR) -> list[str]:

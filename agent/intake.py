@@ -6,7 +6,7 @@ import logging
 import time
 from collections.abc import Sequence
 
-from agent import commands, desk, planner
+from agent import commands, desk, edits, planner
 from agent.desk import Desk
 from agent.orders import read_order
 from agent.reader import PreviousPlan, named
@@ -45,6 +45,8 @@ def answer(request_id: str) -> None:
 def _answer(here: Desk, request: Request) -> str:
     now = time.time()
     lab = planner.Lab(hosts.hosts(here.client), hosts.cards(here.client), now)
+    if request.edit is not None:
+        return edits.revise(here, request, request.edit, lab)
     before = here.ledger.experiments_in(request.conversation)
     order = read_order(request.text, before[-1].id if before else None)
     if order is not None:

@@ -13,8 +13,8 @@ from rq.exceptions import NoSuchJobError
 from rq.serializers import JSONSerializer
 from rq.worker_pool import WorkerData, WorkerPool
 
-from agent import desk
-from lab import store
+from agent import catalog, desk
+from lab import names, store
 from lab.processes import die_with_parent, is_process
 from lab.queue import AGENT, KnownJob, open_queue
 from lab.settings import Settings
@@ -109,6 +109,7 @@ def main(settings: Settings) -> None:
     desk.lay(settings)
     client = store.connect(settings, decode=False)
     store.check(client, settings)
+    names.publish(client, catalog.trainable())
     pool = AgentPool(client, settings.agent.workers)
     pool.bury_earlier()
     log.info("agent: %d workers", settings.agent.workers)

@@ -112,7 +112,8 @@ def build(settings: Settings, client: WebClient, me: AuthorizeResult, whispers: 
         process_before_response=True,
         request_verification_enabled=False,
     )
-    intake = Intake(store.connect(settings, patient=False), whispers, str(me.bot_user_id), settings.admins)
+    client_ = store.connect(settings, patient=False)
+    intake = Intake(client_, whispers, str(me.bot_user_id), settings.admins, settings.limits.max_runs)
     listen(app, intake)
     app.error(_on_error(whispers))
     return app

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from bot.conversation import Conversation
 from bot.outbox import Note, Posted
-from bot.render.alert import alert_card, digest, said
+from bot.render.alert import alert_card, clock, digest, said
 from bot.render.answer import words
 from bot.render.cards import cards
 from bot.render.message import Message, message, plain
@@ -19,6 +19,8 @@ from bot.web import File, Web
 from lab import freecards, hosts
 from lab.alert import Alert, Alerts
 from lab.errors import UnknownRecord
+from lab.estimate import expected, place_words
+from lab.forecast import Forecast, forecasts
 from lab.ledger import Ledger
 from lab.report import Report, to_markdown
 from lab.run import FINAL_EXPERIMENT, FINAL_RUN, Experiment, ExperimentState
@@ -97,13 +99,22 @@ class Desk:
 
     def _plan_card(self, experiment: Experiment) -> Message:
         note, ended_by = (self._posted.get(experiment.id, part) for part in ("note", "ended_by"))
-        return plan_card(experiment, note or None, ended_by)
+        return plan_card(experiment, note or None, ended_by, self._datasets(experiment))
+
+    def _datasets(self, experiment: Experiment) -> list[str]:
+        """Those that a plan which waits may choose among."""
+        if experiment.state is not ExperimentState.PROPOSED:
+            return []
+        up = hosts.hosts(self._ledger.client)
+        return sorted({dataset.name for host in up for dataset in host.datasets if dataset.present})
 
     def _progress(self, note: Note, unsure: bool) -> None:
         experiment = self._ledger.experiment(note.subject)
         if experiment.approved_at is None or experiment.state is ExperimentState.PROPOSED:
             return
-        card = progress_card(experiment, self._lines(experiment))
+        forecast = forecasts(self._ledger.client, [experiment.id]).get(experiment.id)
+        told = expected(forecast, time.time(), clock)
+        card = progress_card(experiment, self._lines(experiment, forecast), told)
         if self._shown.get(experiment.id) == card:
             return
         ts = self._posted.get(experiment.id, "progress")
@@ -114,15 +125,16 @@ class Desk:
             self._web.update(note.place.channel, ts, card, keep)
         self._shown[experiment.id] = card
 
-    def _lines(self, experiment: Experiment) -> list[RunLine]:
+    def _lines(self, experiment: Experiment, forecast: Forecast | None) -> list[RunLine]:
         """A line a run; those of ended runs are kept, since their results are long and never change."""
         ended = self._ended.setdefault(experiment.id, {})
         rest = [f"{experiment.id}/{n}" for n in range(1, experiment.total_runs + 1) if n not in ended]
         progress = self._ledger.progress(rest)
-        lines = dict(ended)
+        lines, places = dict(ended), forecast.waiting if forecast else {}
         for run_id in rest:
             run = self._ledger.run(run_id)
-            lines[run.number] = run_line(run, progress.get(run_id), experiment.plan)
+            place = place_words(places[run.number], time.time()) if run.number in places else ""
+            lines[run.number] = run_line(run, progress.get(run_id), experiment.plan, place)
             if run.state in FINAL_RUN:
                 ended[run.number] = lines[run.number]
         return [lines[number] for number in sorted(lines)]

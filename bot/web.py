@@ -48,6 +48,10 @@ PERMANENT = frozenset(
         "missing_scope",
         "no_permission",
         "messages_tab_disabled",
+        "expired_trigger_id",
+        "exchanged_trigger_id",
+        "invalid_trigger_id",
+        "invalid_arguments",
     }
 )
 """Trying again cannot help; said once in the log and given up."""
@@ -200,6 +204,12 @@ class Web:
             return answer
 
         self._call(send, "a response_url", Bucket(1, 1, self._clock))
+
+    def open_view(self, trigger: str, view: Block) -> None:
+        """The dialog is open before whoever pressed a button less than 3 s ago; later it is Refused."""
+        self._call(
+            lambda: self._client.views_open(trigger_id=trigger, view=view), "a dialog", Bucket(1, 1, self._clock)
+        )
 
     def direct(self, user: str) -> str:
         """The channel of the direct messages with this person."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from slack_bolt import App
 
-from bot.listeners import alerts, buttons, commands, messages
+from bot.listeners import alerts, buttons, commands, edits, messages
 from bot.listeners.intake import Intake
 
 
@@ -12,5 +12,6 @@ def listen(app: App, intake: Intake) -> None:
     """Everything that manifest.json subscribes to has its listener."""
     messages.listen(app, intake)
     buttons.listen(app, intake)
+    edits.listen(app, intake)
     alerts.listen(app, intake)
     commands.listen(app, intake)

@@ -16,6 +16,7 @@ from bot.render.message import plain
 from bot.whispers import Whispers
 from lab.errors import StoreAwayError
 from lab.ledger import Ledger
+from lab.plan import MAX_RUNS
 from lab.store import Client
 
 log = logging.getLogger(__name__)
@@ -31,14 +32,18 @@ class Intake:
     Attributes:
         bot_user: the bot's own user id, whose mention is a call for it.
         admins: user ids of those who may change what others asked for.
+        max_runs: the most runs of one experiment.
     """
 
-    def __init__(self, client: Client, whispers: Whispers, bot_user: str, admins: Collection[str] = ()) -> None:
+    def __init__(
+        self, client: Client, whispers: Whispers, bot_user: str, admins: Collection[str] = (), max_runs: int = MAX_RUNS
+    ) -> None:
         self.client = client
         self.ledger = Ledger(client)
         self.whispers = whispers
         self.bot_user = bot_user
         self.admins = admins
+        self.max_runs = max_runs
         self._lock = threading.Lock()
         self._told: set[str] = set()
         self._away_until = 0.0

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from bot.render.edit import EDIT, shortcuts
 from bot.render.message import Block, Message, actions, button, context, message, section
 from bot.render.text import cut, escape, name, person, shorten
-from lab.estimate import duration
+from lab.estimate import words
 from lab.plan import Plan, few
-from lab.run import Estimate, Experiment, ExperimentState
+from lab.run import Experiment, ExperimentState
 
 RUN, CANCEL = "run", "cancel"
 
@@ -14,33 +17,42 @@ ASSUMED_CHARS = 800
 PART_CHARS = 300
 
 
-def plan_card(experiment: Experiment, note: str | None = None, ended_by: str | None = None) -> Message:
+def plan_card(
+    experiment: Experiment, note: str | None = None, ended_by: str | None = None, datasets: Sequence[str] = ()
+) -> Message:
     """The card; its buttons are there only while the experiment is merely proposed.
 
     Args:
         note: said in small print, such as that the language model did not answer.
         ended_by: who cancelled it, if that is known.
+        datasets: names of those that are present, for the buttons that choose another.
     """
     plan = experiment.plan
     title = shorten(name(plan.title(), 200), 400)
-    lines = [f"*{experiment.id}*: {title}", shorten(_size(plan, experiment.estimate), 400)]
+    lines = [f"*{experiment.id}*: {title}", escape(cut(f"{plan.arithmetic()}, {words(experiment.estimate)}", 400))]
     lines += [f"with: {shorten(stated, 500)}"] if (stated := _stated(plan)) else []
     lines += [f"assumed: {assumed}"] if (assumed := _assumed(plan)) else []
     body = "\n".join(lines)
     proposed = experiment.state is ExperimentState.PROPOSED
-    said = escape(cut(" ".join(plan.notes), 800))
+    remarks = experiment.estimate.remarks if experiment.estimate else ()
+    said = escape(cut(" ".join((*remarks, *plan.notes)), 800))
     state = _state(experiment, ended_by)
     return message(
         "\n".join(part for part in (body, said, state) if part),
         section(body),
-        context(said, escape(note or "")),
+        context(said, escape(note or ""), _edited(experiment)),
         _buttons(experiment.id) if proposed else context(state),
+        shortcuts(experiment, datasets) if proposed else None,
     )
 
 
 def _buttons(experiment_id: str) -> Block:
     run = button("Run", RUN, experiment_id, style="primary")
-    return actions(run, button("Cancel", CANCEL, experiment_id))
+    return actions(run, button("Edit", EDIT, experiment_id), button("Cancel", CANCEL, experiment_id))
+
+
+def _edited(experiment: Experiment) -> str:
+    return f"Edited by {person(experiment.edited_by)}." if experiment.edited_by else ""
 
 
 def _state(experiment: Experiment, ended_by: str | None) -> str:
@@ -54,20 +66,6 @@ def _state(experiment: Experiment, ended_by: str | None) -> str:
         case ExperimentState.CANCELLED if not experiment.approved_by:
             return f"Cancelled by {person(ended_by)}; nothing ran." if ended_by else "Cancelled; nothing ran."
     return f"Approved by {person(experiment.approved_by)}." if experiment.approved_by else ""
-
-
-def _size(plan: Plan, estimate: Estimate | None) -> str:
-    if estimate is None:
-        return f"{escape(plan.arithmetic())}; how long it takes is not known yet"
-    cards = f"{estimate.cards} card{'' if estimate.cards == 1 else 's'}"
-    basis = f" ({escape(estimate.basis)})" if estimate.basis else ""
-    took = f"about {duration(estimate.wall_s)} on {cards}, {gpu_hours(estimate.gpu_hours)} GPU-h"
-    return f"{escape(plan.arithmetic())}, {took}{basis}"
-
-
-def gpu_hours(hours: float) -> str:
-    """GPU-hours as people read them: 12, 0.2, 0.01."""
-    return f"{hours:.0f}" if hours >= 10 else f"{hours:.1f}" if hours >= 0.095 else f"{hours:.1g}"
 
 
 def _stated(plan: Plan) -> str:

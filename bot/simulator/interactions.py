@@ -31,7 +31,7 @@ class Interactions:
     def __init__(self, workspace: Workspace, limits: Limits, clock: Callable[[], float] = time.monotonic) -> None:
         self.base_url = ""
         self._workspace = workspace
-        self._limits = limits
+        self.limits = limits
         self._clock = clock
         self._triggers: dict[str, tuple[float, str]] = {}
         self._exchanged: set[str] = set()
@@ -41,7 +41,7 @@ class Interactions:
 
     def new_trigger(self, user: str) -> str:
         trigger = f"{len(self._triggers) + 1}.{TEAM}.{secrets.token_hex(8)}"
-        self._triggers[trigger] = (self._clock() + self._limits.connection.trigger_s, user)
+        self._triggers[trigger] = (self._clock() + self.limits.connection.trigger_s, user)
         return trigger
 
     def redeem_trigger(self, trigger: str) -> str:
@@ -68,7 +68,7 @@ class Interactions:
         ephemeral: bool = False,
     ) -> str:
         name = secrets.token_urlsafe(16)
-        limits = self._limits.connection
+        limits = self.limits.connection
         until_s = self._clock() + limits.response_s
         self._responses[name] = ResponseUrl(
             channel, user, thread_ts, message_ts, ephemeral, limits.response_uses, until_s
@@ -86,7 +86,7 @@ class Interactions:
             return
         if not isinstance(body.get("blocks") or [], list):
             raise SlackRefusal("invalid_blocks_format")
-        check_message(body.get("text"), body.get("blocks"), body.get("attachments"), self._limits, updating=False)
+        check_message(body.get("text"), body.get("blocks"), body.get("attachments"), self.limits, updating=False)
         if body.get("replace_original"):
             self._replace(place, body)
         else:
@@ -237,8 +237,8 @@ def bot_message(workspace: Workspace, body: Json) -> Json:
 
 
 def public_view(view: Json) -> Json:
-    """The view as the app sees it, without who looks at it."""
-    return {key: deepcopy(value) for key, value in view.items() if key != "user"}
+    """The view as the app sees it, without who looks at it and what that person is told."""
+    return {key: deepcopy(value) for key, value in view.items() if key not in ("user", "errors", "trouble")}
 
 
 _INTERACTIVE = {

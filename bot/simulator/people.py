@@ -1,17 +1,26 @@
 """What people do in Slack: write, edit, react, press buttons, type commands, submit modals. Any thread may call."""
 
 import html
+import logging
 import re
 import time
 import uuid
 from collections.abc import Callable
 from copy import deepcopy
+from typing import Any
 
 from bot.simulator.api.views import replace_view
+from bot.simulator.forms import filled, unknown_blocks
 from bot.simulator.interactions import Interactions
-from bot.simulator.refusal import Json, NoSuchThing
+from bot.simulator.refusal import Json, NoSuchThing, SlackRefusal
 from bot.simulator.sockets import Delivery, EnvelopeKind
+from bot.simulator.validation import check_view
 from bot.simulator.workspace import SLACKBOT, Workspace
+
+log = logging.getLogger(__name__)
+
+TROUBLE = "We had some trouble connecting. Try again?"
+"""What Slack says in a modal when it cannot use the app's answer, or none came."""
 
 
 class People:
@@ -87,10 +96,13 @@ class People:
         return self._send("slash_commands", name, self._workspace.new_ts(), payload, then)
 
     def submit(self, view_id: str, values: Json) -> Delivery:
-        """The modal was sent. It closes, unless the app answers with errors or another view."""
+        """The modal was sent. It closes, unless the app answers with errors or another view.
+
+        Inputs that `values` leaves out hold what they held at first. Raises as forms.filled, and nothing is sent then.
+        """
         view = self._view(view_id)
         who = self._workspace.user(view["user"])
-        payload = self._interactions.submission(view, who, values)
+        payload = self._interactions.submission(view, who, filled(view, values))
         return self._send("interactive", "view_submission", view_id, payload, self._after_submission(view_id))
 
     def press_in_view(
@@ -138,15 +150,18 @@ class People:
     def _after_submission(self, view_id: str) -> Callable[[Delivery], None]:
         def then(delivery: Delivery) -> None:
             view = self._workspace.views.get(view_id)
-            if view is None or delivery.state == "given_up":
+            if view is None:
+                return
+            if delivery.state == "given_up":
+                self._workspace.show_view({**view, "trouble": TROUBLE})
                 return
             match delivery.answer.get("response_action"):
                 case "errors":
-                    self._workspace.show_view({**view, "errors": delivery.answer.get("errors", {})})
+                    self._show_errors(view, delivery.answer.get("errors"))
                 case "update":
-                    replace_view(self._workspace, delivery.answer["view"], view["user"], view_id)
+                    self._replace(view, delivery.answer.get("view"), view_id)
                 case "push":
-                    replace_view(self._workspace, delivery.answer["view"], view["user"], self._workspace.new_id("V"))
+                    self._replace(view, delivery.answer.get("view"), self._workspace.new_id("V"))
                 case "clear":
                     for shown in [v["id"] for v in self._workspace.views.values() if v["user"] == view["user"]]:
                         self._workspace.close_view(shown)
@@ -154,6 +169,23 @@ class People:
                     self._workspace.close_view(view_id)
 
         return then
+
+    def _show_errors(self, view: Json, errors: Any) -> None:
+        wrong = unknown_blocks(view, errors)
+        if wrong:
+            log.error("the app's errors name what is no input of its view: %s", ", ".join(wrong))
+            self._workspace.show_view({**view, "trouble": TROUBLE})
+        else:
+            self._workspace.show_view({**view, "trouble": "", "errors": errors})
+
+    def _replace(self, view: Json, new: Any, view_id: str) -> None:
+        try:
+            check_view(new, self._interactions.limits)
+        except SlackRefusal as refusal:
+            log.error("the app answers with a view that Slack does not take: %s", refusal)
+            self._workspace.show_view({**view, "trouble": TROUBLE})
+            return
+        replace_view(self._workspace, new, view["user"], view_id)
 
 
 def composed(text: str, workspace: Workspace) -> str:

@@ -8,6 +8,7 @@ import json
 from collections.abc import Callable, Iterable
 from typing import Any, Literal
 
+from bot.simulator.forms import first_value_fault
 from bot.simulator.limits import Limits
 from bot.simulator.refusal import Json, SlackRefusal
 
@@ -272,7 +273,11 @@ class _Check:
         if "hint" in block:
             self.text_object(block["hint"], f"{at}/hint", self.limits.block.input_hint, plain=True)
         if self.required(block, at, "element"):
+            sound = len(self.complaints)
             self.element(block["element"], f"{at}/element", _IN_INPUT)
+            fault = first_value_fault(block["element"]) if len(self.complaints) == sound else None
+            if fault:
+                self.add(fault, f"{at}/element")
 
     def _rich_text(self, block: Json, at: str) -> None:
         self.allowed(block, at, "elements")

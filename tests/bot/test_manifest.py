@@ -18,6 +18,7 @@ METHODS = {
     "conversations_replies": "channels:history groups:history im:history mpim:history",
     "conversations_history": "channels:history groups:history im:history mpim:history",
     "conversations_open": "im:write",
+    "views_open": "",
     "auth_test": "",
 }
 EVENTS = {

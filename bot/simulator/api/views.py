@@ -92,6 +92,7 @@ def _full(view: Json, user: str, view_id: str, root: str | None) -> Json:
         "state": {"values": {}},
         "hash": secrets.token_hex(6),
         "user": user,
+        "trouble": "",
     }
 
 

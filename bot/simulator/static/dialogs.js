@@ -68,6 +68,7 @@ export function showView(view, ui, post) {
       { onsubmit: submit },
       el("h3", {}, textOf(view.title, ui)),
       blocks(view.blocks, inView),
+      el("p", { class: "error trouble" }),
       el(
         "div",
         { class: "actions end" },
@@ -86,10 +87,11 @@ export function showView(view, ui, post) {
 
 function sameButErrors(print, before) {
   if (!before) return false;
-  const without = (text) => JSON.stringify({ ...JSON.parse(text), errors: undefined });
+  const without = (text) => JSON.stringify({ ...JSON.parse(text), errors: undefined, trouble: undefined });
   return without(print) === without(before);
 }
 
 function showErrors(dialog, view) {
-  for (const place of dialog.querySelectorAll(".error")) place.textContent = view.errors?.[place.dataset.block] ?? "";
+  for (const place of dialog.querySelectorAll(".error[data-block]")) place.textContent = view.errors?.[place.dataset.block] ?? "";
+  dialog.querySelector(".trouble").textContent = view.trouble ?? "";
 }

@@ -55,10 +55,12 @@ def test_a_deleted_message_leaves_a_tombstone_where_it_had_replies(slack: Simula
     """Slack tells of the one as `message_deleted`, of the other as a change; a bot that knows one misses half."""
     told: list[tuple[str, str | None]] = []
 
-    @app.event("message")
-    def hear(event: dict[str, Any]) -> None:
+    @app.middleware
+    def hear(body: dict[str, Any], next: Any) -> None:
+        event = body["event"]
         if "previous_message" in event:
             told.append((event["subtype"], (event.get("message") or {}).get("subtype")))
+        next()
 
     alone, root = (slack.say("C0LAB", "U0ALICE", text) for text in ("alone", "root"))
     reply = slack.say("C0LAB", "U0BEN", "reply", root)

@@ -1,0 +1,32 @@
+"""A plan that was corrected by click: checked against the hosts and estimated like any other."""
+
+from __future__ import annotations
+
+from agent import planner
+from agent.desk import Desk
+from lab.errors import MoveRefused
+from lab.plan import Plan
+from lab.run import Answer, Edit, Request
+
+
+def revise(here: Desk, request: Request, edit: Edit, lab: planner.Lab) -> str:
+    """The corrected plan is in place of the experiment's, or its thread reads why not; returns the answer's kind."""
+    prepared = planner.prepare(_fresh(edit.plan), lab, here.ledger, here.settings.limits.max_runs)
+    if prepared.question is not None:
+        text = f"{prepared.question}\n{edit.experiment_id} stays as it was."
+        here.ledger.answer(request.id, Answer(kind="question", text=text))
+        return "question"
+    try:
+        here.ledger.revise(request.id, edit.experiment_id, edit.revision, prepared.plan, prepared.estimate)
+    except MoveRefused as refused:
+        text = f"Not changed ({request.text}): {refused.subject} is {refused.state}."
+        here.ledger.answer(request.id, Answer(kind="reply", text=text))
+        return "reply"
+    return "revised"
+
+
+def _fresh(plan: Plan) -> Plan:
+    """The plan without what was noted of the hosts when it was first made; the planner looks again."""
+    return plan.model_copy(
+        update={"notes": tuple(n for n in plan.notes if n not in (planner.NO_HOST, planner.NO_CARD))}
+    )
