@@ -21,9 +21,9 @@ from lab.settings import Settings
 log = logging.getLogger(__name__)
 
 EVERYTHING = ("keep", "dispatch", "work", "agent", "bot")
-RESTART_S = (1.0, 2.0, 5.0, 15.0, 60.0)
-"""Pauses before the first, second, ... restart in a row."""
-STEADY_S = 120.0
+RESTART_S = (0.0, 1.0, 2.0, 5.0, 10.0)
+"""Pauses before the first, second, ... restart in a row; the last one for all others: people wait meanwhile."""
+STEADY_S = 60.0
 """A process that lived so long begins its pauses anew."""
 
 
@@ -133,8 +133,9 @@ class Stack:
         part.started = now
 
     def _note_death(self, part: _Part, code: int, now: float) -> None:
-        part.deaths = 0 if now - part.started > STEADY_S else part.deaths + 1
-        pause = RESTART_S[min(part.deaths, len(RESTART_S)) - 1] if part.deaths else 0.0
+        part.deaths = 0 if now - part.started > STEADY_S else part.deaths
+        pause = RESTART_S[min(part.deaths, len(RESTART_S) - 1)]
+        part.deaths += 1
         part.process, part.due = None, now + pause
         path = self.log_path(part.name)
         log.error(
