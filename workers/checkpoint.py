@@ -36,11 +36,16 @@ class Writable(Protocol):
 
 @dataclass(frozen=True)
 class Loaded(Generic[T]):
-    """A checkpoint that was found whole."""
+    """A checkpoint that was found whole.
+
+    Attributes:
+        passed_over: newer ones that cannot be continued, each with the reason.
+    """
 
     path: Path
     step: int
     state: T
+    passed_over: tuple[str, ...] = ()
 
 
 class _Hashing:
@@ -99,21 +104,18 @@ def load_newest(folder: Path, read: Callable[[Path], T]) -> Loaded[T] | None:
     Args:
         read: raises UnfitCheckpoint for one that cannot be continued.
     """
+    passed_over: list[str] = []
     for path, step, digest in _found(folder):
         actual = _digest(path)
         if actual != digest:
-            log.warning(
-                "checkpoint %s is damaged or cut short (%d bytes, checksum %s instead of %s); trying the one before",
-                path.name,
-                path.stat().st_size,
-                actual,
-                digest,
-            )
-            continue
-        try:
-            return Loaded(path, step, read(path))
-        except UnfitCheckpoint as reason:
-            log.warning("checkpoint %s does not fit: %s; trying the one before", path.name, reason)
+            why = f"is damaged or cut short ({path.stat().st_size} bytes, checksum {actual} instead of {digest})"
+        else:
+            try:
+                return Loaded(path, step, read(path), tuple(passed_over))
+            except UnfitCheckpoint as reason:
+                why = f"does not fit: {reason}"
+        passed_over.append(f"checkpoint {path.name} {why}")
+        log.warning("%s; trying the one before", passed_over[-1])
     return None
 
 

@@ -18,6 +18,7 @@ from lab.run import Run, RunResult, RunSpec, RunState
 from lab.settings import Settings
 from tests.workers.under_test import Lab, until
 from workers import job
+from workers.checkpoint import save
 from workers.job import Post, run_attempt, take_post
 from workers.templates import vision
 from workers.templates.attempt import Attempt
@@ -188,7 +189,7 @@ def test_a_checkpoint_of_another_shape_gives_way_to_the_one_before(
     name = next(iter(state["model"]))
     state["model"][name] = torch.zeros(3, 3)
     last.unlink()
-    vision.save(folder, 12, lambda file: torch.save(state, file), suffix="pt")  # type: ignore[arg-type]
+    save(folder, 12, lambda file: torch.save(state, file), suffix="pt")  # type: ignore[arg-type]
 
     with caplog.at_level("WARNING"):
         done = train(tmp_path, number=2)

@@ -17,7 +17,7 @@ import resource
 import subprocess
 import sys
 import time
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -28,26 +28,19 @@ from torch import Tensor, nn
 
 from lab.errors import OperatorError
 from lab.run import RunResult, RunSpec, Usage
-from workers.checkpoint import UnfitCheckpoint, Writable, load_newest, save
-from workers.templates.attempt import EXIT_STOPPED, Attempt, Curve, StopSignal, last_values, log_to_stdout, thinned
+from workers.templates.attempt import EXIT_STOPPED, Attempt, StopSignal, last_values, log_to_stdout, thinned
+from workers.templates.clock import Clock
+from workers.templates.course import Length, draw, epoch_batches, length_of, lr_at
 from workers.templates.data import Data, load
-from workers.templates.models import Built, build, check_size, has_batch_norm, versions
+from workers.templates.models import Built, build, check_size, versions
 from workers.templates.params import VisionParams
+from workers.templates.saved import Learner, Position, checkpoint, identity, read_checkpoint, restore, resume, write
 
 log = logging.getLogger("vision")
 
-DEFAULT_EPOCHS = 3
-READ_BACK_EVERY_S = 0.25
-"""Losses stay on the device in between: reading one waits for the card."""
-LOG_EVERY_S = 5.0
-SAVE_SHARE = 0.05
-"""Largest share of the time that goes into checkpoints at the ends of epochs; the last epoch is always saved."""
-SAVE_EVERY_S = 300.0
-"""Within long epochs a checkpoint is written this often."""
+AMP_DTYPES = {"amp_fp16": torch.float16, "amp_bf16": torch.bfloat16}
 EVAL_BATCH = 256
 """Largest batch of the evaluation; it keeps no gradients, so twice the training's part fits wherever that did."""
-STEP_DROPS = (0.6, 0.85)
-"""Shares of the run after which the step schedule divides the rate by 10."""
 
 
 class Stop(Protocol):
@@ -61,50 +54,6 @@ class Stop(Protocol):
     def save_wanted(self) -> bool:
         """True once when a checkpoint is wanted."""
         ...
-
-
-@dataclass
-class Position:
-    """How far a run is: all that a checkpoint holds beside tensors."""
-
-    epoch: int = 0
-    """Epochs completed, their evaluation included."""
-    batch: int = 0
-    """Steps done in the epoch at hand."""
-    step: int = 0
-    loss_sum: float = 0.0
-    """Training loss summed over the samples of the epoch at hand."""
-    hits: float = 0.0
-    seen: int = 0
-    samples: int = 0
-    """Samples trained on since the run began."""
-    train_s: float = 0.0
-    """Seconds in training, evaluation and checkpoints left out."""
-    best_val_acc: float = -1.0
-    last_loss: float | None = None
-    curves: dict[str, Curve] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Length:
-    """How long a run is, in steps and epochs."""
-
-    steps_per_epoch: int
-    steps: int
-    epochs: int
-
-
-@dataclass(frozen=True)
-class Learner:
-    """All that learns, and so all that a checkpoint keeps beside the position."""
-
-    model: nn.Module
-    optimizer: torch.optim.Optimizer
-    scaler: torch.amp.GradScaler
-
-    @property
-    def on_gpu(self) -> bool:
-        return next(self.model.parameters()).is_cuda
 
 
 def main(folder: Path) -> int:
@@ -148,17 +97,16 @@ def train(attempt: Attempt, params: VisionParams, stop: Stop) -> RunResult | Non
     trained = [p for p in model.parameters() if p.requires_grad]
     optimizer = make_optimizer(params, trained)
     scaler = torch.amp.GradScaler(device.type, enabled=precision == "amp_fp16")
-    learner = Learner(model, optimizer, scaler)
-    amp_dtype = {"amp_fp16": torch.float16, "amp_bf16": torch.bfloat16}.get(precision)
+    learner = Learner(model, optimizer, scaler, precision)
     length = length_of(spec, len(data.train), params.batch_size)
-    smallest_part = 2 if has_batch_norm(model) else 1  # batch norm has no variance over one sample
     position, warnings = resume(attempt, length, learner)
-    skipped = [f"steps {params.skip_steps} were left out"] if params.skip_steps else []
-    warnings = [*built.warnings, *warnings, *skipped]
+    warnings = [*built.warnings, *warnings, *notes_on(params, learner)]
     environment = describe(device, precision, data)
     for line in (*warnings, *(f"{k}: {v}" for k, v in environment.items())):
         log.info("%s", line)
     log.info("%s %s on %s: step %d of %d", spec.run_id, built.name, spec.dataset, position.step, length.steps)
+    if position.step == 0:
+        try_out(attempt, length, learner, data, params)
     if isinstance(stop, StopSignal):
         stop.save_first()
     clock = Clock(position.step, length.steps)
@@ -177,39 +125,13 @@ def train(attempt: Attempt, params: VisionParams, stop: Stop) -> RunResult | Non
                 position.step += 1
                 position.batch += 1
                 continue
-            changes, mix = draw(data, params, position, len(images))
-            inputs = data.inputs(images, changes)  # float32 (batch, 3, size, size)
-            targets = F.one_hot(labels, data.classes).float() if mix else labels  # (batch,) or (batch, classes)
-            if mix:
-                inputs, targets = mix.apply(inputs), mix.apply(targets)
-            inputs = inputs.contiguous(memory_format=torch.channels_last)
-            lr = lr_at(position.step, length.steps, params)
-            for group in optimizer.param_groups:
-                group["lr"] = lr
-
-            # A batch in parts gives the gradient of the whole: each part weighs what it holds.
-            parts = max(1, min(params.grad_accum_steps, len(images) // smallest_part))
-            loss, hits = torch.zeros((), device=device), torch.zeros((), device=device)
-            for x, y in zip(inputs.tensor_split(parts), targets.tensor_split(parts), strict=True):
-                with torch.autocast(device.type, amp_dtype, enabled=amp_dtype is not None):
-                    logits = model(x)  # (part, classes)
-                    part_loss = F.cross_entropy(logits, y, label_smoothing=params.label_smoothing)
-                    part_loss = part_loss * (len(x) / len(images))
-                scaler.scale(part_loss).backward()  # type: ignore[no-untyped-call]  # torch leaves it untyped
-                with torch.no_grad():
-                    loss += part_loss
-                    hits += (logits.argmax(1) == (y.argmax(1) if mix else y)).sum()
-            if params.grad_clip:
-                scaler.unscale_(optimizer)
-                nn.utils.clip_grad_norm_(trained, params.grad_clip)
-            scaler.step(optimizer)
-            scaler.update()
-            optimizer.zero_grad(set_to_none=True)
+            loss, hits = learn(learner, data, params, position, length, images, labels)
             pending.append((loss, hits, len(images)))
             position.step += 1
             position.batch += 1
 
             # Between steps: figures now and then, a checkpoint in long epochs or when told to stop.
+            lr = lr_at(position.step - 1, length.steps, params)
             if clock.read_due():
                 loss_now = read_back(pending, position, lr)
                 record_step(attempt, position, length, clock, loss_now, lr, device)
@@ -230,7 +152,7 @@ def train(attempt: Attempt, params: VisionParams, stop: Stop) -> RunResult | Non
             record_step(attempt, position, length, clock, loss_now, lr, device)
         position.train_s += clock.pause()
         attempt.record("evaluation", **place(position, length, clock))
-        scores = evaluate(model, data, min(EVAL_BATCH, max(2, 2 * params.batch_size // params.grad_accum_steps)), stop)
+        scores = evaluate(model, data, eval_batch(params), stop)
         if scores is None:
             checkpoint(attempt, clock, length, position, learner, best=False)
             log.info("stopped at step %d of %d, before its evaluation", position.step, length.steps)
@@ -251,6 +173,95 @@ def train(attempt: Attempt, params: VisionParams, stop: Stop) -> RunResult | Non
     )
     attempt.finish(result)
     return result
+
+
+def notes_on(params: VisionParams, learner: Learner) -> list[str]:
+    """What the training does other than its parameters say at first sight."""
+    notes = [f"steps {params.skip_steps} were left out"] if params.skip_steps else []
+    most = max(1, params.batch_size // learner.smallest_part)
+    if params.grad_accum_steps > most:
+        notes.append(
+            f"a batch of {params.batch_size} was computed in {most} parts, not {params.grad_accum_steps}: batch norm "
+            f"needs {learner.smallest_part} samples in each"
+        )
+    return notes
+
+
+# One step, and the trial of everything that a run does, before it begins.
+
+
+def learn(
+    learner: Learner,
+    data: Data,
+    params: VisionParams,
+    position: Position,
+    length: Length,
+    images: Tensor,
+    labels: Tensor,
+) -> tuple[Tensor, Tensor]:
+    """The weights have made the step at the position; returns its mean loss and its hits, still on the device.
+
+    Args:
+        images: uint8 (batch, 1 or 3, height, width).
+        labels: int64 (batch,).
+    """
+    changes, mix = draw(data, params, position.epoch, position.batch, len(images))
+    inputs = data.inputs(images, changes)  # float32 (batch, 3, size, size)
+    targets = F.one_hot(labels, data.classes).float() if mix else labels  # (batch,) or (batch, classes)
+    if mix:
+        inputs, targets = mix.apply(inputs), mix.apply(targets)
+    inputs = inputs.contiguous(memory_format=torch.channels_last)
+    model, optimizer, scaler = learner.model, learner.optimizer, learner.scaler
+    for group in optimizer.param_groups:
+        group["lr"] = lr_at(position.step, length.steps, params)
+
+    # A batch in parts gives the gradient of the whole: each part weighs what it holds.
+    parts = max(1, min(params.grad_accum_steps, len(images) // learner.smallest_part))
+    loss, hits = (torch.zeros((), device=inputs.device) for _ in range(2))
+    amp_dtype = AMP_DTYPES.get(learner.precision)
+    for x, y in zip(inputs.tensor_split(parts), targets.tensor_split(parts), strict=True):
+        with torch.autocast(inputs.device.type, amp_dtype, enabled=amp_dtype is not None):
+            logits = model(x)  # (part, classes)
+            part_loss = F.cross_entropy(logits, y, label_smoothing=params.label_smoothing)
+            part_loss = part_loss * (len(x) / len(images))
+        scaler.scale(part_loss).backward()  # type: ignore[no-untyped-call]  # torch leaves it untyped
+        with torch.no_grad():
+            loss += part_loss
+            hits += (logits.argmax(1) == (y.argmax(1) if mix else y)).sum()
+    if params.grad_clip:
+        scaler.unscale_(optimizer)
+        nn.utils.clip_grad_norm_([p for group in optimizer.param_groups for p in group["params"]], params.grad_clip)
+    scaler.step(optimizer)
+    scaler.update()
+    optimizer.zero_grad(set_to_none=True)
+    return loss, hits
+
+
+def try_out(attempt: Attempt, length: Length, learner: Learner, data: Data, params: VisionParams) -> None:
+    """The smoke step: a training batch, an evaluation batch and a checkpoint went through, and nothing remains of them.
+
+    What is wrong with the evaluation or with the folder of checkpoints shows in the first seconds, not after an epoch.
+    The checkpoint is written before the batches and read after them, which takes every weight and generator back: the
+    run that follows is the one that it would have been.
+    """
+    began = time.monotonic()
+    log.info("smoke step: a training batch, an evaluation batch, a checkpoint")
+    path = write(attempt, length, Position(), learner)
+    learner.model.train()
+    for images, labels in data.train.batches(epoch_batches(len(data.train), params, 0)[:1]):
+        learn(learner, data, params, Position(), length, images, labels)
+    learner.model.eval()
+    with torch.no_grad():
+        for images, labels in data.val.batches([torch.arange(min(len(data.val), eval_batch(params)))]):
+            score(learner.model, data, images, labels)
+    restore(read_checkpoint(path, identity(attempt.spec, length), learner), learner)
+    path.unlink()
+    log.info("smoke step passed in %.1f s", time.monotonic() - began)
+
+
+def eval_batch(params: VisionParams) -> int:
+    """Samples that are evaluated at once."""
+    return min(EVAL_BATCH, max(2, 2 * params.batch_size // params.grad_accum_steps))
 
 
 # The evaluator. It knows the model and the held-out images, and nothing of the plan.
@@ -274,13 +285,19 @@ def evaluate(model: nn.Module, data: Data, batch: int, stop: Stop) -> Scores | N
     model.eval()
     loss, hits = (torch.zeros((), dtype=torch.float64, device=data.mean.device) for _ in range(2))
     for images, labels in data.val.batches(torch.split(torch.arange(len(data.val)), batch)):
-        inputs = data.inputs(images).contiguous(memory_format=torch.channels_last)
-        logits = model(inputs).float()  # (batch, classes)
-        loss += F.cross_entropy(logits, labels, reduction="sum").double()
-        hits += (logits.argmax(1) == labels).sum()
+        batch_loss, batch_hits = score(model, data, images, labels)
+        loss += batch_loss.double()
+        hits += batch_hits
         if stop.asked:
             return None
     return Scores(loss.item() / len(data.val), hits.item() / len(data.val))
+
+
+def score(model: nn.Module, data: Data, images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+    """Cross-entropy summed over the batch, and how many of it are right."""
+    inputs = data.inputs(images).contiguous(memory_format=torch.channels_last)
+    logits = model(inputs).float()  # (batch, classes)
+    return F.cross_entropy(logits, labels, reduction="sum"), (logits.argmax(1) == labels).sum()
 
 
 # What follows serves the story above, in the order in which it is told.
@@ -333,74 +350,6 @@ def make_optimizer(params: VisionParams, trained: list[nn.Parameter]) -> torch.o
             return torch.optim.NAdam(trained, **common)
         case "adagrad":
             return torch.optim.Adagrad(trained, **common)
-
-
-def length_of(spec: RunSpec, samples: int, batch_size: int) -> Length:
-    """Steps and epochs of the run; the plan's epochs and steps both hold, whichever ends first."""
-    steps_per_epoch = len(sizes(samples, batch_size))
-    steps = spec.max_steps or (spec.epochs or DEFAULT_EPOCHS) * steps_per_epoch
-    if spec.epochs:
-        steps = min(steps, spec.epochs * steps_per_epoch)
-    return Length(steps_per_epoch, steps, math.ceil(steps / steps_per_epoch))
-
-
-def sizes(samples: int, batch_size: int) -> list[int]:
-    """Sizes of an epoch's batches. A last batch of one sample is left out: batch norm could not train on it."""
-    whole, tail = divmod(samples, batch_size)
-    return [batch_size] * whole + ([tail] if tail > 1 or not whole else [])
-
-
-def epoch_batches(samples: int, params: VisionParams, epoch: int) -> list[Tensor]:
-    """Indices of each batch of an epoch; the order follows from (seed, epoch), whatever the model drew before."""
-    order = torch.randperm(samples, generator=generator_for(params.seed, epoch, 0))
-    batches = sizes(samples, params.batch_size)
-    return list(torch.split(order[: sum(batches)], batches))
-
-
-def generator_for(seed: int, epoch: int, batch: int) -> torch.Generator:
-    """A generator of its own for each (seed, epoch, batch), so that no draw depends on how a run got there."""
-    mixed = np.random.SeedSequence((seed, epoch, batch)).generate_state(1, np.uint64)[0]
-    return torch.Generator().manual_seed(int(mixed >> np.uint64(1)))
-
-
-@dataclass(frozen=True)
-class Mix:
-    """Mixup (Zhang et al. 2018): each sample with a partner, by one weight for the batch."""
-
-    share: float
-    partner: Tensor  # int64 (batch,)
-
-    def apply(self, values: Tensor) -> Tensor:
-        """Images or one-hot targets, mixed; the same shape."""
-        return self.share * values + (1 - self.share) * values[self.partner.to(values.device)]
-
-
-def draw(data: Data, params: VisionParams, position: Position, batch: int) -> tuple[Tensor | None, Mix | None]:
-    """Augmentation and mixup of the batch at hand; None for what the plan does not want."""
-    if data.augment == "none" and not params.mixup_alpha:
-        return None, None
-    generator = generator_for(params.seed, position.epoch, 1 + position.batch)
-    changes = data.random_changes(batch, generator)
-    if not params.mixup_alpha:
-        return changes, None
-    numbers = random.Random(int(torch.randint(2**62, (), generator=generator)))
-    share = numbers.betavariate(params.mixup_alpha, params.mixup_alpha)
-    return changes, Mix(share, torch.randperm(batch, generator=generator))
-
-
-def lr_at(step: int, steps: int, params: VisionParams) -> float:
-    """The learning rate of a step, counted from 0."""
-    warm = round(params.warmup * steps)
-    if step < warm:
-        return params.lr * (step + 1) / warm
-    share = (step - warm) / max(1, steps - warm)
-    match params.schedule:
-        case "constant":
-            return params.lr
-        case "step":
-            return params.lr * 0.1 ** sum(step / steps >= drop for drop in STEP_DROPS)
-        case "cosine":
-            return params.lr * 0.5 * (1 + math.cos(math.pi * share))
 
 
 def keep_frozen(built: Built, params: VisionParams) -> None:
@@ -490,132 +439,6 @@ def end_epoch(attempt: Attempt, position: Position, length: Length, clock: Clock
     attempt.record("epoch", epoch=position.epoch, **place(position, length, clock), **values, lr=lr)
     told = " ".join(f"{name} {value:.4f}" for name, value in values.items() if value is not None)
     log.info("epoch %d/%d %s", position.epoch, length.epochs, told)
-
-
-class Clock:
-    """Times of this attempt: when to read back and to save, what is left, and how long the training itself took."""
-
-    def __init__(self, first_step: int, steps: int) -> None:
-        self._first, self._steps = first_step, steps
-        self._began = self._saved = time.monotonic()
-        self._training_since = self._read = self._logged = 0.0
-        self._save_s = 0.0
-
-    def train(self) -> None:
-        """Training goes on."""
-        self._training_since = time.monotonic()
-
-    def pause(self) -> float:
-        """Seconds of training since `train`."""
-        return time.monotonic() - self._training_since
-
-    def eta_s(self, step: int) -> float | None:
-        """Seconds left at the pace of this attempt, evaluation and checkpoints included; None before its first step."""
-        done = step - self._first
-        return round((time.monotonic() - self._began) / done * (self._steps - step), 2) if done else None
-
-    def read_due(self) -> bool:
-        """True now and then: the losses may be read."""
-        now = time.monotonic()
-        due = now - self._read >= READ_BACK_EVERY_S
-        self._read = now if due else self._read
-        return due
-
-    def log_due(self) -> bool:
-        """True now and then: a line for the log."""
-        now = time.monotonic()
-        due = now - self._logged >= LOG_EVERY_S
-        self._logged = now if due else self._logged
-        return due
-
-    def save_due(self) -> bool:
-        """True when a long epoch has gone on for too long to lose."""
-        return time.monotonic() - self._saved >= SAVE_EVERY_S
-
-    def worth_saving(self) -> bool:
-        """True while checkpoints take only their share of the time, going by what the last one took."""
-        return (time.monotonic() - self._saved) * SAVE_SHARE >= self._save_s
-
-    def saved(self, seconds: float) -> None:
-        """A checkpoint was written and took so long."""
-        self._saved, self._save_s = time.monotonic(), seconds
-
-
-def checkpoint(
-    attempt: Attempt, clock: Clock, length: Length, position: Position, learner: Learner, best: bool
-) -> None:
-    """All that the next attempt needs is on disk; every loss up to here was finite.
-
-    Nothing is written when a weight is not: going on from there, no lower rate would help.
-    """
-    began = time.monotonic()
-    if not all(bool(parameter.isfinite().all()) for parameter in learner.model.parameters()):
-        log.warning("no checkpoint at step %d: a weight is not finite", position.step)
-        clock.saved(time.monotonic() - began)
-        return
-    numpy: Any = np.random.get_state(legacy=True)
-    state = {
-        "made_of": identity(attempt.spec, length),
-        "position": asdict(position),
-        "model": learner.model.state_dict(),
-        "optimizer": learner.optimizer.state_dict(),
-        "scaler": learner.scaler.state_dict(),
-        "random": random.getstate(),
-        "numpy": (numpy[0], numpy[1].tolist(), *numpy[2:]),
-        "torch": torch.get_rng_state(),
-        "cuda": torch.cuda.get_rng_state() if learner.on_gpu else None,
-    }
-
-    def write(file: Writable) -> None:
-        torch.save(state, file)  # type: ignore[arg-type]
-
-    path = save(attempt.checkpoints, position.step, write, suffix="pt", best=best)
-    clock.saved(time.monotonic() - began)
-    log.info("checkpoint %s in %.2f s", path.name, time.monotonic() - began)
-
-
-def identity(spec: RunSpec, length: Length) -> dict[str, Any]:
-    """What must be the same for a checkpoint to be continued; lr, precision and parts of a batch may change."""
-    return {"model": spec.model, "dataset": spec.dataset, "steps_per_epoch": length.steps_per_epoch}
-
-
-def resume(attempt: Attempt, length: Length, learner: Learner) -> tuple[Position, list[str]]:
-    """Where the earlier attempt stopped, with model, optimizer and generators as it left them; else the beginning."""
-    folder = attempt.spec.checkpoint_dir
-    if folder is None:
-        return Position(), []
-    found = load_newest(Path(folder), lambda path: read_checkpoint(path, identity(attempt.spec, length), learner))
-    if found is None:
-        return Position(), [f"no whole checkpoint of this run in {folder}: started anew"]
-    state = found.state
-    learner.model.load_state_dict(state["model"])
-    learner.optimizer.load_state_dict(state["optimizer"])
-    if state["scaler"]:  # empty unless the earlier attempt trained in amp_fp16
-        learner.scaler.load_state_dict(state["scaler"])
-    random.setstate(state["random"])
-    np.random.set_state(state["numpy"])
-    torch.set_rng_state(state["torch"])
-    if state["cuda"] is not None and learner.on_gpu:
-        torch.cuda.set_rng_state(state["cuda"])
-    position = Position(**state["position"])
-    return position, [f"resumed at step {position.step} from {found.path.name}"]
-
-
-def read_checkpoint(path: Path, made_of: dict[str, Any], learner: Learner) -> dict[str, Any]:
-    """What `checkpoint` wrote. Raises UnfitCheckpoint when it is of another run or its tensors have other shapes."""
-    state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
-    if state["made_of"] != made_of:
-        raise UnfitCheckpoint(f"it is of another run ({state['made_of']})")
-    shapes = {name: tensor.shape for name, tensor in learner.model.state_dict().items()}
-    saved = {name: tensor.shape for name, tensor in state["model"].items()}
-    for name in shapes.keys() | saved.keys():
-        if shapes.get(name) != saved.get(name):
-            raise UnfitCheckpoint(f"{name} is {_shape(saved.get(name))} in it and {_shape(shapes.get(name))} here")
-    return state
-
-
-def _shape(shape: torch.Size | None) -> str:
-    return "absent" if shape is None else str(list(shape))
 
 
 def usage(position: Position, device: torch.device) -> Usage:

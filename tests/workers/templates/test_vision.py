@@ -6,21 +6,26 @@ import json
 import logging
 import math
 import os
+import resource
 import signal
 import subprocess
 import sys
 import time
+import traceback
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from PIL import Image, UnidentifiedImageError
 
+from lab.diagnose import diagnose
 from lab.errors import OperatorError, RequestError
 from lab.run import RunResult, RunSpec
 from workers.templates import data as template_data
 from workers.templates import vision
 from workers.templates.attempt import Attempt
+from workers.templates.course import epoch_batches, lr_at
 from workers.templates.params import VisionParams
 
 FAST = {"model": "test_resnet", "dataset": "digits", "epochs": 2}
@@ -136,9 +141,80 @@ def test_a_damaged_checkpoint_falls_back_to_the_one_before(
     with caplog.at_level(logging.WARNING):
         resumed = train(tmp_path, number=2, params=DEMANDING, checkpoint_dir=str(first.checkpoints))
 
+    told = next(warning for warning in resumed.warnings if last.name in warning)
     assert last.name in caplog.text
+    assert "is damaged or cut short" in told
+    assert told.endswith("; the one before was used")
     assert any("resumed at step 8" in warning for warning in resumed.warnings)
     assert resumed.metrics == whole.metrics
+
+
+def test_the_smoke_step_leaves_nothing_behind(
+    tmp_path: Path, whole: RunResult, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run is a function of its spec: the batch that was tried first must not have been trained on."""
+    monkeypatch.setattr(vision, "try_out", lambda *_: None)
+
+    without = train(tmp_path, params=DEMANDING)
+
+    assert without.metrics == whole.metrics
+    assert without.curves["train_loss"] == whole.curves["train_loss"]
+
+
+def test_an_evaluation_that_cannot_work_fails_before_the_first_step(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One broken image of the validation set: without the smoke step it is met at the end of the first epoch."""
+    monkeypatch.setattr(template_data, "HOLD_AT_MOST_BYTES", 0)
+    for part in ("train", "val"):
+        for label in ("blue", "red"):
+            (tmp_path / "set" / part / label).mkdir(parents=True)
+            for index in range(4):
+                Image.new("RGB", (40, 40), label).save(tmp_path / "set" / part / label / f"{index}.png")
+    (tmp_path / "set" / "val" / "red" / "3.png").write_bytes(b"cut short")
+    dirs = {"squares": str(tmp_path / "set")}
+    params = {"batch_size": 4, "num_workers": 0, "image_size": 32}
+    attempt = prepare(tmp_path / "run", dataset="squares", data_dirs=dirs, params=params)
+
+    with pytest.raises(UnidentifiedImageError, match=r"3\.png"):
+        vision.train(attempt, attempt.params(VisionParams), Never())
+
+    assert lines(attempt.folder) == []
+
+
+def test_checkpoints_that_cannot_be_written_fail_before_the_first_step(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The kernel refuses what exceeds the limit of a file's size, as it does on a full disk."""
+    attempt = prepare(tmp_path)
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, hard))
+    try:
+        with pytest.raises((OSError, RuntimeError)) as error:
+            vision.train(attempt, attempt.params(VisionParams), Never())
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+    log = "".join(traceback.format_exception(error.value))
+    assert diagnose(log, 1).cause == "disk_full"
+    assert lines(attempt.folder) == []
+
+
+def test_a_resumed_run_tries_nothing_out(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """It has shown already that it works."""
+    with caplog.at_level(logging.INFO):
+        first = stop_after(4, tmp_path)
+        fresh = caplog.text.count("smoke step passed")
+        train(tmp_path, number=2, checkpoint_dir=str(first.checkpoints))
+
+    assert (fresh, caplog.text.count("smoke step passed")) == (1, 1)
+
+
+def test_parts_too_small_for_batch_norm_are_told(tmp_path: Path) -> None:
+    """More parts than the net can take: the report must not say that they were."""
+    result = train(tmp_path, max_steps=1, params={"batch_size": 4, "grad_accum_steps": 4})
+
+    assert result.warnings == ("a batch of 4 was computed in 2 parts, not 4: batch norm needs 2 samples in each",)
 
 
 def test_no_checkpoint_starts_anew_and_says_so(tmp_path: Path) -> None:
@@ -190,11 +266,11 @@ def test_the_seed_decides_and_nothing_else(tmp_path: Path) -> None:
 def test_the_order_of_the_data_does_not_depend_on_the_model() -> None:
     """Two models with one seed see the same batches."""
     params = VisionParams(seed=3)
-    order = vision.epoch_batches(100, params, 1)
+    order = epoch_batches(100, params, 1)
     torch.rand(7)
 
-    assert all(torch.equal(a, b) for a, b in zip(order, vision.epoch_batches(100, params, 1), strict=True))
-    assert not torch.equal(order[0], vision.epoch_batches(100, params, 2)[0])
+    assert all(torch.equal(a, b) for a, b in zip(order, epoch_batches(100, params, 1), strict=True))
+    assert not torch.equal(order[0], epoch_batches(100, params, 2)[0])
 
 
 def test_every_seed_is_judged_on_the_same_images() -> None:
@@ -313,8 +389,8 @@ def test_mixed_precision_trains_on_the_cpu_too(tmp_path: Path) -> None:
 def test_the_learning_rate_warms_up_and_falls() -> None:
     """A pure function of the step, so that resuming cannot shift it."""
     params = VisionParams(lr=1.0, warmup=0.1)
-    rates = [vision.lr_at(step, 100, params) for step in range(100)]
-    drops = [vision.lr_at(s, 100, VisionParams(lr=1.0, warmup=0, schedule="step")) for s in (59, 60, 85)]
+    rates = [lr_at(step, 100, params) for step in range(100)]
+    drops = [lr_at(s, 100, VisionParams(lr=1.0, warmup=0, schedule="step")) for s in (59, 60, 85)]
 
     assert rates[:2] == pytest.approx([0.1, 0.2])
     assert rates[10] == max(rates) == 1.0
