@@ -214,6 +214,11 @@ def _of_cards(seen: Seen, now: float) -> Iterator[Metric]:
     standing = (
         Figure("overnight_card_memory_total_bytes", "Memory of the card.", lambda card: card.memory_total_bytes),
         Figure("overnight_card_lost", "1 when the driver no longer answers for it.", lambda card: card.lost),
+        Figure(
+            "overnight_card_faulty",
+            "1 when it reports what does not pass until a reset; dispatch leaves it alone.",
+            lambda card: card.fault is not None,
+        ),
         Figure("overnight_card_leased", "1 when an attempt holds it.", lambda card: card.uuid in seen.leased),
         Figure(
             "overnight_card_quarantined",

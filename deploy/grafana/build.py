@@ -99,11 +99,13 @@ def rows() -> Iterable[tuple[str, list[Stat | TimeSeries]]]:
                     ),
                     (f"sum by (host) (overnight_card_quarantined{HOST}) > 0", "{{host}} in quarantine"),
                     (f"sum by (host) (overnight_card_lost{HOST}) > 0", "{{host}} lost"),
+                    (f"sum by (host) (overnight_card_faulty{HOST}) > 0", "{{host}} faulty"),
                 ),
             ),
             curves(
                 "Age of readings", f"max by (host) (overnight_card_reading_age_seconds{HOST})", "{{host}}", unit="s"
             ),
+            curves("Keeper", f"overnight_keeper_info{HOST}", "{{host}} {{mode}}: {{state}}, {{verdict}}", top=1.0),
             curves(
                 "Since the keeper's last beat",
                 f"overnight_keeper_last_beat_age_seconds{HOST}",
@@ -164,12 +166,8 @@ def rows() -> Iterable[tuple[str, list[Stat | TimeSeries]]]:
                 unit="bytes",
                 more=(("overnight_redis_memory_limit_bytes", "limit"),),
             ),
-            curves(
-                "Events to deal with",
-                "overnight_events_unread",
-                "{{reader}}",
-                more=(("overnight_outbox_messages", "outbox"),),
-            ),
+            curves("Messages to Slack that wait", "overnight_outbox_messages", "outbox"),
+            curves("Events to deal with", "overnight_events_unread", "{{reader}}"),
             curves("Requests and reports that wait", "overnight_agent_queue_entries", "agent's queue"),
         ],
     )

@@ -100,6 +100,18 @@ def test_a_cards_readings_are_in_base_units(store: Client) -> None:
     assert value(store, "overnight_card_info", **labels) == 1
 
 
+def test_pcie_and_faults_are_told(store: Client) -> None:
+    """A card that waits for its data shows there; a faulty one gets no run, and somebody should see why."""
+    publish(store, card(1, pcie_rx_bytes_per_s=1_500_000, pcie_tx_bytes_per_s=300_000, xid=79))
+
+    assert value(store, "overnight_card_pcie_receive_bytes_per_second", **CARD) == 1_500_000
+    assert value(store, "overnight_card_pcie_transmit_bytes_per_second", **CARD) == 300_000
+    assert value(store, "overnight_card_faulty", **CARD) == 1
+    publish(store, card(1))
+    assert value(store, "overnight_card_pcie_receive_bytes_per_second", **CARD) is None
+    assert value(store, "overnight_card_faulty", **CARD) == 0
+
+
 def test_what_a_driver_does_not_tell_is_absent_and_not_zero(store: Client) -> None:
     """0 W would be an alarm, and a mean over zeros a lie."""
     publish(store, card(1, power_mw=None, utilization_pct=None))
