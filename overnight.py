@@ -220,6 +220,7 @@ def understand(
 @app.command(rich_help_panel="Experiments", name="list")
 def list_experiments(as_json: Json = False) -> None:
     """The experiments, newest last."""
+    from lab.forecast import forecasts
     from lab.ledger import Ledger
     from terminal.tables import experiments_table
 
@@ -230,7 +231,8 @@ def list_experiments(as_json: Json = False) -> None:
     elif not experiments:
         typer.echo('no experiment yet; `overnight ask "compare resnet18 vs resnet34"` makes one')
     else:
-        _console().print(experiments_table(experiments, {e.id: ledger.counts(e.id) for e in experiments}))
+        counts = {e.id: ledger.counts(e.id) for e in experiments}
+        _console().print(experiments_table(experiments, counts, forecasts(ledger.client, counts)))
 
 
 @app.command(rich_help_panel="Experiments")
@@ -286,6 +288,31 @@ def priority(subject: Subject, level: Annotated[str, typer.Argument(help="low, n
 
 
 # -- the lab -----------------------------------------------------------------------------------------------------
+
+
+@app.command(rich_help_panel="Experiments")
+def preferences(
+    forget: Annotated[str | None, typer.Option(help="all, or one: dataset, seed, epochs, metric, lr, ...")] = None,
+    person: Annotated[str | None, typer.Option(help="Whose: a name as plans have it; yours.")] = None,
+    as_json: Json = False,
+) -> None:
+    """What you usually take, which plans assume where a request is silent; and how to have it forgotten."""
+    from agent.preferences import remembered, usual
+    from lab import habits
+
+    fields = {field.removeprefix("axes."): field for field in habits.FIELDS}
+    if forget is not None and forget not in ("all", *fields):
+        _wrong_usage(f"--forget is all, {', '.join(fields)}, not {forget!r}")
+    client, whose = _client(_settings(None)), person or _user()
+    if forget is not None:
+        done = habits.forget(client, whose, fields.get(forget))
+        typer.echo(f"forgotten: {forget} of {whose}" if done else f"nothing of it was remembered of {whose}")
+        return
+    uses = habits.uses(client, whose)
+    if as_json:
+        _print_json({"person": whose, "plans": len(uses), "usual": usual(uses)})
+    else:
+        typer.echo(remembered(uses, None, chinese=False))
 
 
 @app.command(rich_help_panel="Lab")

@@ -22,20 +22,12 @@ Source = Literal["timm", "torchvision", "outside"]
 
 LONGEST_NAME = 8
 """Pieces of letters and digits that a name is made of at most: vit_small_patch16_224 has four."""
-PIECE = re.compile(r"[A-Za-z0-9]+\+{0,2}")
+PIECE = re.compile(r"[A-Za-z0-9]+(?:\+{1,2}(?![A-Za-z0-9+]))?")
 GAP = re.compile(r"[\s_\-./:]?")
 LONGEST_TYPO = 40
 """Characters; the longest names of timm have 45, and comparing takes the square of the length."""
 NEAR = 0.75
 """Similarity from which a name counts as a typo of another; lower ones suggest names that only look alike."""
-
-
-@dataclass(frozen=True)
-class Cost:
-    """What one 224-pixel image costs a model."""
-
-    parameters: int
-    multiply_adds: int
 
 
 @dataclass(frozen=True)
@@ -57,7 +49,6 @@ class Catalog:
     names: dict[str, tuple[Kind, str]]
     families: dict[str, str]
     sources: dict[str, Source]
-    costs: dict[str, Cost]
     outside: re.Pattern[str]
 
 
@@ -84,7 +75,6 @@ def catalog() -> Catalog:
         names=names,
         families={squash(a): name for name, aliases in kept["families"].items() for a in aliases},
         sources=sources,
-        costs={k: Cost(*v) for k, v in listed["cost"].items()},
         outside=re.compile(rf"(?<![A-Za-z0-9])(?:{'|'.join(kept['outside'])})(?![A-Za-z0-9+])", re.IGNORECASE),
     )
 
@@ -142,11 +132,6 @@ def _whole(name: str, kind: Kind) -> str | None:
 def source(name: str) -> Source:
     """The library that has this model, timm before torchvision; `outside` when neither has."""
     return catalog().sources.get(name, "outside")
-
-
-def cost(name: str) -> Cost | None:
-    """Parameters and multiply-adds of one 224-pixel image; None when they were not measured."""
-    return catalog().costs.get(name)
 
 
 def trainable() -> dict[str, str]:

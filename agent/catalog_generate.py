@@ -1,4 +1,4 @@
-"""Writes catalog.json: every timm and torchvision classifier, and what the common ones cost.
+"""Writes catalog.json, every timm and torchvision classifier, and lab/costs.json, what the common ones cost.
 
 Run by hand after an upgrade of timm or torchvision: `python -m agent.catalog_generate`. It needs torch; nothing that
 runs in the agent does.
@@ -11,8 +11,10 @@ import re
 from pathlib import Path
 from typing import Any
 
+from lab.costs import NATIVE_SIZE
+
 OUTPUT = Path(__file__).with_name("catalog.json")
-IMAGE_SIZE = 224
+COSTS = Path(__file__).parents[1] / "lab" / "costs.json"
 MEASURED = re.compile(
     r"(resnet|resnext|wide_resnet|efficientnet|tf_efficientnet|mobilenet|densenet|vit_(tiny|small|base|large)_patch\d+_224$"
     r"|vit_b_|vit_l_|vgg|convnext|shufflenet"
@@ -30,7 +32,7 @@ def measure(model: Any) -> tuple[int, int]:
     model.eval()
     counter = FlopCounterMode(display=False)
     with torch.no_grad(), counter:
-        model(torch.empty(1, 3, IMAGE_SIZE, IMAGE_SIZE, device="meta"))
+        model(torch.empty(1, 3, NATIVE_SIZE, NATIVE_SIZE, device="meta"))
     # The counter counts a multiply-add as two operations.
     return sum(p.numel() for p in model.parameters()), counter.get_total_flops() // 2
 
@@ -56,20 +58,20 @@ def measure_all(timm_names: list[str], torchvision_names: list[str]) -> dict[str
 
 
 def main() -> None:
-    """Write catalog.json beside this file."""
+    """Write both files."""
     import timm
     import torchvision
 
     timm_names = [n for n in timm.list_models() if not n.startswith("test_")]
     torchvision_names = torchvision.models.list_models(module=torchvision.models)
     costs = measure_all(timm_names, torchvision_names)
-    record = {
-        "timm": timm_names,
-        "torchvision": torchvision_names,
-        "cost": {k: list(v) for k, v in sorted(costs.items())},
-    }
-    OUTPUT.write_text(json.dumps(record, separators=(",", ":")) + "\n", encoding="utf-8")
+    _write(OUTPUT, {"timm": timm_names, "torchvision": torchvision_names})
+    _write(COSTS, {k: list(v) for k, v in sorted(costs.items())})
     print(f"{len(timm_names)} timm, {len(torchvision_names)} torchvision, {len(costs)} measured")
+
+
+def _write(path: Path, record: dict[str, Any]) -> None:
+    path.write_text(json.dumps(record, separators=(",", ":")) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable, Collection, Sequence
 
 from agent import freecard, quiet
-from agent.reader.text import is_chinese
 from agent.reader.wording import say
+from agent.standing import experiment_words, run_words
 from agent.understand import Understood
 from lab import orders
 from lab.errors import MoveRefused, RequestError, UnknownRecord
-from lab.estimate import duration
+from lab.forecast import forecasts
+from lab.language import is_chinese
 from lab.ledger import Ledger
 from lab.orders import Order
 from lab.report import Report
-from lab.run import FINAL_EXPERIMENT, FINAL_RUN, Answer, Experiment, Request, Run, RunState
+from lab.run import FINAL_EXPERIMENT, Answer, Experiment, Request, Run
 
 SUBJECT = re.compile(r"\b(exp-\d+)(?:(?:/|\s+run\s+)(\d+))?")
 LATER = "I cannot do that yet; an operator can."
@@ -63,13 +65,13 @@ def _cards(understood: Understood, request: Request, before: Sequence[Experiment
 def _status(understood: Understood, request: Request, before: Sequence[Experiment], ledger: Ledger) -> Answer:
     experiment, run = _subject(understood, before, ledger)
     if run is not None:
-        return Answer(kind="reply", text=_run_words(run))
+        return Answer(kind="reply", text=_run_words(run, request, ledger))
     if experiment is not None:
-        return Answer(kind="reply", text=_experiment_words(experiment, ledger))
+        return Answer(kind="reply", text=_experiment_words(experiment, request, ledger))
     live = [e for e in ledger.experiments() if e.state not in FINAL_EXPERIMENT and e.approved_at is not None]
     if not live:
         return Answer(kind="reply", text="Nothing is running or waiting.")
-    lines = [_experiment_words(e, ledger) for e in live[:LISTED]]
+    lines = _stand(live[:LISTED], request, ledger)
     if len(live) > LISTED:
         lines.append(f"and {len(live) - LISTED} more")
     return Answer(kind="reply", text="\n".join(lines))
@@ -78,12 +80,12 @@ def _status(understood: Understood, request: Request, before: Sequence[Experimen
 def _explain(understood: Understood, request: Request, before: Sequence[Experiment], ledger: Ledger) -> Answer:
     experiment, run = _subject(understood, before, ledger)
     if run is not None:
-        return Answer(kind="reply", text=_run_words(run))
+        return Answer(kind="reply", text=_run_words(run, request, ledger))
     if experiment is None:
         return Answer(kind="question", text="Which experiment? Name it (exp-12), or ask in its thread.")
     found = ledger.report(experiment.id, experiment.report_revision)
     if found is None:
-        return Answer(kind="reply", text=_experiment_words(experiment, ledger))
+        return Answer(kind="reply", text=_experiment_words(experiment, request, ledger))
     verdict = Report.model_validate_json(found).verdict
     return Answer(kind="reply", text="\n".join([f"{experiment.id}: {verdict.headline}", *verdict.details]))
 
@@ -133,28 +135,19 @@ def _subject(
     return experiment, ledger.run(f"{named[1]}/{int(named[2])}") if named[2] else None
 
 
-def _experiment_words(experiment: Experiment, ledger: Ledger) -> str:
-    words = f"{experiment.id} ({experiment.plan.title()}): {experiment.state}"
-    if experiment.approved_at is None:
-        return words
-    runs = ledger.runs(experiment.id)
-    done = sum(run.state in FINAL_RUN for run in runs)
-    running = [run for run in runs if run.state is RunState.RUNNING]
-    failed = sum(run.state is RunState.FAILED for run in runs)
-    words += f", {done} of {len(runs)} runs done" + (f", {failed} of them failed" if failed else "")
-    left = [p.eta_s for p in ledger.progress(run.id for run in running).values() if p.eta_s is not None]
-    if running:
-        words += f", {len(running)} running" + (f" (about {duration(max(left))} left for those)" if left else "")
-    return words
+def _experiment_words(experiment: Experiment, request: Request, ledger: Ledger) -> str:
+    return _stand([experiment], request, ledger)[0]
 
 
-def _run_words(run: Run) -> str:
-    words = f"{run.id} ({run.point.label()}): {run.state}"
-    if run.cause:
-        words += f", {run.cause}"
-    if run.message:
-        words += f": {run.message}"
-    if run.result:
-        values = [f"{k.replace('_', ' ')} {v:.4g}" for k, v in run.result.metrics.items() if v is not None]
-        words += f"; {', '.join(values)}"
-    return words
+def _run_words(run: Run, request: Request, ledger: Ledger) -> str:
+    forecast = forecasts(ledger.client, [run.experiment_id]).get(run.experiment_id)
+    return run_words(run, forecast, time.time(), is_chinese(request.text))
+
+
+def _stand(experiments: Sequence[Experiment], request: Request, ledger: Ledger) -> list[str]:
+    """A line an experiment: how it stands and when it is done."""
+    found, chinese, now = forecasts(ledger.client, [e.id for e in experiments]), is_chinese(request.text), time.time()
+    return [
+        experiment_words(e, ledger.runs(e.id) if e.approved_at is not None else [], found.get(e.id), now, chinese)
+        for e in experiments
+    ]

@@ -11,7 +11,7 @@ from lab.run import Answer, Edit, Request
 
 def revise(here: Desk, request: Request, edit: Edit, lab: planner.Lab) -> str:
     """The corrected plan is in place of the experiment's, or its thread reads why not; returns the answer's kind."""
-    prepared = planner.prepare(_fresh(edit.plan), lab, here.ledger, here.settings.limits.max_runs)
+    prepared = planner.prepare(_fresh(edit.plan), lab, here.ledger, here.settings.limits.max_runs, request.user)
     if prepared.question is not None:
         text = f"{prepared.question}\n{edit.experiment_id} stays as it was."
         here.ledger.answer(request.id, Answer(kind="question", text=text))

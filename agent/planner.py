@@ -2,23 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
 import jsonschema
 
-from agent import catalog
+from agent import catalog, searches
 from lab import cardtable
-from lab import estimate as estimates
 from lab.card import Card, DataSet, Host, HostCards
+from lab.estimate import duration, gpu_hours
+from lab.forecast import Queue
+from lab.lanes import Job, estimate
+from lab.language import is_chinese
 from lab.ledger import Ledger
-from lab.plan import Axis, Plan, Point, number
+from lab.lengths import Lengths, Subject, machines
+from lab.plan import Axis, Plan, number
 from lab.run import Estimate
+from lab.when import moment, stamp
 
 NO_HOST = "no host is up, so nothing was checked: the runs wait until one is"
 NO_CARD = "no card can train right now: the runs wait until one can; `overnight doctor` on the host says why"
-NATIVE_SIZE = 224
-"""Side in pixels at which the catalogue's floating point operations were counted."""
+SOON_S = 10.0
+"""A shorter wait for a card is not worth a word."""
+LONG_S = 86_400.0
+"""A plan that takes longer says so once more."""
+OVER_BUDGET = 1.2
+"""An estimate that is so many times the budget is worth a word; it may be off by less."""
 TRAINABLE = ("timm", "torchvision")
 """Sources in the catalogue whose models the template vision can build."""
 BUILT_IN = ("synthetic",)
@@ -33,11 +43,13 @@ class Lab:
         hosts: what `overnight work` published, one entry a host.
         cards: what `overnight keep` published.
         now: seconds since the epoch.
+        queue: what the dispatcher published of what waits; None without one.
     """
 
     hosts: Sequence[Host]
     cards: Sequence[HostCards]
     now: float
+    queue: Queue | None = None
 
     def datasets(self) -> dict[str, DataSet]:
         """Every data set by name; one that is present on any host counts as present."""
@@ -72,7 +84,7 @@ def default_dataset(lab: Lab) -> tuple[str | None, str]:
     return None, ""
 
 
-def prepare(plan: Plan, lab: Lab, ledger: Ledger, max_runs: int) -> Prepared:
+def prepare(plan: Plan, lab: Lab, ledger: Ledger, max_runs: int, owner: str) -> Prepared:
     """The plan with its estimate and what has to be said about it, or the question that stands in its way."""
     plan = _as_the_template_says(plan)
     question = _too_much(plan, max_runs) or _not_yet(plan)
@@ -80,9 +92,11 @@ def prepare(plan: Plan, lab: Lab, ledger: Ledger, max_runs: int) -> Prepared:
         question = _impossible(plan, lab)
     if question is not None:
         return Prepared(plan, question=question)
+    if plan.search != "grid":
+        plan = searches.settled(plan)
     if not lab.hosts or not lab.usable():
         plan = plan.model_copy(update={"notes": (*plan.notes, NO_CARD if lab.hosts else NO_HOST)})
-    return Prepared(plan, _estimate(plan, lab, ledger))
+    return Prepared(plan, _estimate(plan, lab, ledger, owner))
 
 
 PRECISIONS = {"fp16": "amp_fp16", "fp16_amp": "amp_fp16", "amp": "auto", "bf16": "amp_bf16", "bf16_amp": "amp_bf16"}
@@ -113,14 +127,14 @@ def _not_yet(plan: Plan) -> str | None:
         return "I cannot start runs at a later time yet. Ask again when they shall start, or leave the time out."
     if plan.mode or (plan.template == "vision" and plan.epochs is None and plan.max_steps is None):
         return "Evaluation without training cannot run yet; I can train and report the validation at the end."
-    if plan.budget is not None:
+    if plan.budget is not None and (plan.search == "grid" or plan.budget.wall_hours is not None):
         return "I cannot hold a run to a budget yet. How many epochs or steps shall it be instead?"
     return None
 
 
 def _too_much(plan: Plan, max_runs: int) -> str | None:
-    if plan.search != "grid":
-        return f"A {plan.search} search cannot run yet. Shall I take a grid instead? Then name the values to try."
+    if plan.search != "grid" and (asked := searches.question(plan)):
+        return asked
     if plan.n_runs == 0:
         return "Which model shall be trained, and on which data set?"
     if plan.n_runs > max_runs:
@@ -175,7 +189,7 @@ def _datasets(plan: Plan, lab: Lab) -> str | None:
 def _params(plan: Plan, schema: dict[str, object]) -> str | None:
     """The first value that the template would not take, in words."""
     validator = jsonschema.Draft202012Validator(schema)
-    for point in plan.points():
+    for point in searches.extremes(plan) if plan.search != "grid" else plan.points():
         for error in validator.iter_errors(dict(point.params)):
             where = ".".join(str(p) for p in error.absolute_path)
             if where:
@@ -196,44 +210,48 @@ def _cards(plan: Plan, lab: Lab) -> str | None:
     return None
 
 
-def _estimate(plan: Plan, lab: Lab, ledger: Ledger) -> Estimate | None:
+def _estimate(plan: Plan, lab: Lab, ledger: Ledger, owner: str) -> Estimate | None:
+    """None where no card can train, or nothing is known of how long a run takes."""
     cards = lab.usable()
-    if not cards:
-        return None
-    datasets = lab.datasets()
-    length = estimates.length(plan.epochs, plan.max_steps)
-    works = [
-        estimates.Work(
-            kind=estimates.kind(plan.template, point, length, cards[0].name),
-            flops=_flops(point, _of(datasets, point).image_size),
-            samples=_samples(plan, point, _of(datasets, point).train_samples),
-            gpus=plan.gpus_per_run,
+    where, lengths = machines(lab.hosts, cards), Lengths(ledger.client)
+    jobs = []
+    for point in plan.points() if cards else ():
+        subject = Subject.of(point, plan.template, plan.epochs, plan.max_steps, owner, where.name_of(None))
+        length = lengths.predict(subject, where)
+        if length is None:
+            return None
+        jobs.append(Job(length, plan.gpus_per_run, kind=subject.kind))
+    return _when(estimate(jobs, len(cards)), plan, lab, jobs) if jobs else None
+
+
+def _when(found: Estimate, plan: Plan, lab: Lab, jobs: Sequence[Job]) -> Estimate:
+    """The estimate with the time that its first run would wait for a card, and what has to be said of both."""
+    gpu_s = min(job.length.p50_s * job.gpus for job in jobs)
+    opening = lab.queue.opening(plan.priority, gpu_s) if lab.queue else None
+    if opening is not None and opening.starts_at - lab.now >= SOON_S:
+        found = found.model_copy(update={"wait_s": opening.starts_at - lab.now, "before": opening.before})
+    return found.model_copy(update={"remarks": tuple(_remarks(found, plan, lab.now))})
+
+
+def _remarks(found: Estimate, plan: Plan, now: float) -> Iterator[str]:
+    """What nobody should press Run without knowing: more than a day, more than the budget, after the deadline."""
+    chinese = is_chinese(plan.request_text)
+    took, ends_at = duration(found.wall_s, chinese), now + (found.wait_s or 0.0) + found.wall_s
+    if found.wall_s > LONG_S:
+        yield f"这要跑约 {took}。" if chinese else f"This takes about {took}."
+    budget = plan.budget
+    if budget and budget.gpu_hours and found.gpu_hours > OVER_BUDGET * budget.gpu_hours:
+        hours, most = gpu_hours(found.gpu_hours), number(budget.gpu_hours)
+        yield (
+            f"约需 {hours} GPU 小时，预算是 {most}。"
+            if chinese
+            else f"It needs about {hours} GPU-h of a budget of {most}."
         )
-        for point in plan.points()
-    ]
-    history = {kind: ledger.durations(kind) for kind in {work.kind for work in works}}
-    speed = next((host.speed_flops for host in lab.hosts if host.speed_flops), None)
-    if speed and cards[0].simulated:
-        speed /= max(1, len(cards))  # simulated cards share the host's cores
-    return estimates.estimate(works, history, speed, max(1, len(cards) // plan.gpus_per_run))
-
-
-def _of(datasets: dict[str, DataSet], point: Point) -> DataSet:
-    return datasets.get(point.dataset or "") or DataSet(name=point.dataset or "", present=False)
-
-
-def _flops(point: Point, image_size: int | None) -> float | None:
-    """Forward floating point operations of one sample: two a multiply-add, in proportion to the pixels."""
-    cost = catalog.cost(point.model)
-    if cost is None:
-        return None
-    chosen = point.params.get("image_size")
-    side = chosen if isinstance(chosen, int) and chosen > 0 else image_size or NATIVE_SIZE
-    return 2.0 * cost.multiply_adds * (side / NATIVE_SIZE) ** 2
-
-
-def _samples(plan: Plan, point: Point, size: int | None) -> float | None:
-    if plan.max_steps is not None:
-        batch = point.params.get("batch_size")
-        return float(plan.max_steps * batch) if isinstance(batch, int) else None
-    return float(size * plan.epochs) if size and plan.epochs else None
+    if budget and budget.wall_hours and found.wall_s > OVER_BUDGET * budget.wall_hours * 3600:
+        most = number(budget.wall_hours)
+        yield f"约需 {took}，预算是 {most} 小时。" if chinese else f"It takes about {took} of a budget of {most} h."
+    due = moment(plan.deadline, datetime.fromtimestamp(now)) if plan.deadline else None
+    if due and ends_at > due.timestamp():
+        at = stamp(ends_at)
+        late = f"约 {at} 完成，晚于期限（{plan.deadline}）。"
+        yield late if chinese else f"It is done at about {at}, after the deadline ({plan.deadline})."

@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from agent.reader.text import is_chinese
 from lab import hosts
 from lab.alert import Alerts, Scope, Silence, matches, through
 from lab.card import Card
+from lab.language import is_chinese
 from lab.ledger import Ledger
 from lab.run import Answer, Experiment, Request
 from lab.when import moment

@@ -42,7 +42,6 @@ CLAIM_S = 90_000
 """An event id is remembered so long (25 h): longer than any redelivery by a chat service."""
 
 FIGURE_S = 30 * 86_400
-HISTORY_LENGTH = 20
 
 
 class Ledger(Proposals, Draws):
@@ -259,17 +258,6 @@ class Ledger(Proposals, Draws):
             return None
         known = json.loads(found)
         return known["cure"], known["run_id"]
-
-    def remember_duration(self, kind: str, seconds: float) -> None:
-        """A finished run of this kind took so long; the newest 20 are kept for estimates."""
-        with self.client.pipeline() as pipe:
-            pipe.lpush(f"{PREFIX}history:{kind}", f"{seconds:.3f}")
-            pipe.ltrim(f"{PREFIX}history:{kind}", 0, HISTORY_LENGTH - 1)
-            pipe.execute()
-
-    def durations(self, kind: str) -> list[float]:
-        """Seconds that the newest runs of this kind took."""
-        return [float(v) for v in self.client.lrange(f"{PREFIX}history:{kind}", 0, -1)]
 
     # -- reports -------------------------------------------------------------------------------------------------
 

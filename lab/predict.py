@@ -1,27 +1,47 @@
-"""How long a run will take, as p50 and p90: from like runs, before those from a guess, once it has started from itself.
+"""How long a run will take, as p50 and p90: from runs like it, without any from a guess, once it steps from itself.
 
-Lengths are taken as lognormal. What is learned is the logarithm of actual over guessed length, at levels from what all
-runs share to this person's runs of this kind; each level is pulled towards the one before it, the more the fewer runs
-it has seen (normal-normal shrinkage: Gelman et al., "Bayesian Data Analysis", chapter 5).
+Lengths are taken as lognormal. What is learned is the logarithm of a length over its scale, at levels from what many
+runs share to what tells this one apart; each level is pulled towards the one before it, the more the fewer runs it has
+seen (normal-normal shrinkage: Gelman et al., "Bayesian Data Analysis", chapter 5).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+import statistics
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 ROUGH_SIGMA = 1.2
 """Spread of log(actual / guess) where nothing has been learned: guesses from FLOPs are off by 3 either way."""
+LIKE_SIGMA = 0.25
+"""Spread among runs of one kind, until they have shown their own: other load, other data order."""
 PULL = 3.0
 """A level counts like so many runs of the next one: its first three runs only half believe themselves."""
-MEMORY = 50.0
-"""Older runs than about so many fade: drivers, data and habits change."""
+LIKE_PULL = 0.1
+"""The same where runs are of one kind: they vary by a tenth, kinds by a factor, so the first one is believed."""
+MEMORY = 50
+"""Older runs than the newest so many of a level are forgotten: drivers, data and habits change."""
 Z90 = 1.2815515655446004
 """Standard normal deviate below which 90 % lie."""
 PROGRESS_SIGMA = 0.35
-"""Spread of a length told by the first steps alone: evaluation, checkpoints and warm-up are not in them."""
+"""Spread of what is left, told by the first steps alone: evaluation, checkpoints and warm-up are not in them."""
 LEAST_SIGMA = 0.03
+
+
+@dataclass(frozen=True)
+class Level:
+    """Runs that one is compared with.
+
+    Attributes:
+        scale: what lengths are in proportion to among them: a guess in seconds, or a number of epochs.
+        alike: they do the same work, so that one of them tells the length of the next.
+    """
+
+    name: str
+    scale: float
+    alike: bool = False
 
 
 @dataclass(frozen=True)
@@ -33,83 +53,87 @@ class Prediction:
     basis: str
     """For people: `rough: no history yet`, `from 12 earlier runs`, `from its first 40 steps`."""
     rough: bool = True
+    """True where no run of its kind has been seen, so that all runs of the kind may be off in the same way."""
+    earlier: int = 0
+    """Runs of its kind that it was told from."""
 
     def log_error(self, actual_s: float) -> float:
         """log(actual / p50): 0 is right, 0.69 took twice as long."""
         return math.log(max(actual_s, 1e-3) / self.p50_s)
 
-
-@dataclass
-class _Level:
-    n: float = 0.0
-    mean: float = 0.0
-    spread: float = 0.0
-    """Sum of squared deviations, faded like n."""
-    seen: int = 0
-
-    def add(self, x: float) -> None:
-        fade = min(1.0, (MEMORY - 1) / max(self.n, 1.0))
-        self.n, self.spread = self.n * fade + 1, self.spread * fade
-        step = x - self.mean
-        self.mean += step / self.n
-        self.spread += step * (x - self.mean)
-        self.seen += 1
+    def after(self, startup_s: float) -> Prediction:
+        """The same with so many seconds before it that are known."""
+        return Prediction(self.p50_s + startup_s, self.p90_s + startup_s, self.basis, self.rough, self.earlier)
 
 
-@dataclass
 class History:
-    """What past runs taught; not shared between processes: whoever predicts learns from the ledger at its start.
+    """What past runs taught: for each level the logarithms of length over scale, the newest MEMORY of them."""
 
-    Attributes:
-        guesses: True where `guess_s` is a guess at the length; False where it only scales (seconds if a step took 1 s),
-            so that nothing is pulled towards it.
-    """
+    def __init__(self) -> None:
+        self._past: dict[str, deque[float]] = {}
 
-    guesses: bool = True
-    _levels: dict[str, _Level] = field(default_factory=dict)
+    def recall(self, past: Mapping[str, Iterable[float]]) -> None:
+        """These levels hold these values, oldest first, and nothing else."""
+        self._past |= {name: deque(values, maxlen=MEMORY) for name, values in past.items()}
 
-    def knows(self, levels: Sequence[str]) -> bool:
-        """True when a run of one of these levels has been learned from."""
-        return any(name in self._levels for name in levels)
+    def learn(self, levels: Sequence[Level], actual_s: float) -> dict[str, float]:
+        """A run of these levels took so long; returns what was added to each of them."""
+        seen = {level.name: math.log(max(actual_s, 1e-3) / level.scale) for level in levels}
+        for name, value in seen.items():
+            self._past.setdefault(name, deque(maxlen=MEMORY)).append(value)
+        return seen
 
-    def learn(self, levels: Sequence[str], guess_s: float, actual_s: float) -> None:
-        """A run that was guessed at `guess_s` took `actual_s`.
+    def predict(self, levels: Sequence[Level], guess_s: float | None) -> Prediction | None:
+        """The length of a run with these levels, from what most runs share to what tells it apart.
 
         Args:
-            levels: names of what it belongs to, from what most runs share to what tells it apart.
+            guess_s: from FLOPs; None where there is none, so that nothing is pulled towards it.
+
+        Returns:
+            None when there is no guess and none of the levels has been seen.
         """
-        error = math.log(max(actual_s, 1e-3) / guess_s)
-        for name in levels:
-            self._levels.setdefault(name, _Level()).add(error)
-
-    def predict(self, levels: Sequence[str], guess_s: float) -> Prediction:
-        """The length of a run with these levels; `guess_s` comes from FLOPs, or is any constant of its kind."""
-        mean, variance, weight, seen = 0.0, ROUGH_SIGMA**2, 0.0, 0
-        for name in levels:
-            level = self._levels.get(name)
-            if level is None:
+        mean = None if guess_s is None else math.log(guess_s)
+        variance, weight, others, earlier = ROUGH_SIGMA**2, math.inf, 0, 0
+        for level in levels:
+            past = self._past.get(level.name)
+            if not past:
                 continue
-            mean = mean if seen or self.guesses else level.mean
-            weight, seen = PULL + level.n, level.seen
-            apart = level.n * PULL / weight * (level.mean - mean) ** 2
-            variance = (PULL * variance + level.spread + apart) / weight
-            mean = (PULL * mean + level.n * level.mean) / weight
-        sigma = math.sqrt(variance * (1 + 1 / weight) if weight else variance)
-        p50 = guess_s * math.exp(mean)
-        own = bool(levels) and levels[-1] in self._levels
-        basis = f"from {seen} earlier run{'' if seen == 1 else 's'}" if seen else "rough: no history yet"
-        return Prediction(p50, p50 * math.exp(Z90 * max(sigma, LEAST_SIGMA)), basis, rough=not own)
+            n, here = len(past), statistics.fmean(past)
+            spread = sum((x - here) ** 2 for x in past)
+            here += math.log(level.scale)
+            before = here if mean is None else mean
+            pull = LIKE_PULL if level.alike else PULL
+            weight = pull + n
+            if level.alike:
+                variance = (PULL * min(variance, LIKE_SIGMA**2) + spread) / (PULL + n)
+                earlier = max(earlier, n)
+            else:
+                apart = n * pull / weight * (here - before) ** 2
+                variance = (PULL * variance + spread + apart) / weight
+                others = n
+            mean = (pull * before + n * here) / weight
+        if mean is None:
+            return None
+        p50, sigma = math.exp(mean), max(LEAST_SIGMA, math.sqrt(variance * (1 + 1 / weight)))
+        return Prediction(p50, p50 * math.exp(Z90 * sigma), _basis(earlier, others), not earlier, earlier)
 
 
-def measured(elapsed_s: float, step: int, steps_total: int, startup_s: float) -> Prediction | None:
-    """The length told by the run's own steps so far; None before it has done any.
+def _basis(earlier: int, others: int) -> str:
+    if earlier:
+        return f"from {earlier} earlier run{'' if earlier == 1 else 's'}"
+    return f"rough: from {others} run{'' if others == 1 else 's'} of other kinds" if others else "rough: no history yet"
+
+
+def measured(elapsed_s: float, step: int, share: float | None, left_s: float | None) -> Prediction | None:
+    """The length told by the run's own steps so far, start-up included; None before they tell anything.
 
     Args:
-        elapsed_s: since the attempt started, of which `startup_s` passed before its first step.
+        elapsed_s: since the attempt started.
+        share: part of the steps that is done, in 0..1.
+        left_s: what the trainer reckons is left, by the pace of its steps.
     """
-    if step <= 0 or steps_total <= 0 or elapsed_s <= startup_s:
+    if step <= 0 or share is None or left_s is None:
         return None
-    share = min(1.0, step / steps_total)
-    p50 = startup_s + (elapsed_s - startup_s) / share
     sigma = max(LEAST_SIGMA, PROGRESS_SIGMA * (1 - share))
-    return Prediction(p50, p50 * math.exp(Z90 * sigma), f"from its first {step} steps", rough=False)
+    p90_s = elapsed_s + left_s * math.exp(Z90 * sigma)
+    return Prediction(elapsed_s + left_s, p90_s, f"from its first {step} steps", rough=False)

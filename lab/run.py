@@ -130,7 +130,18 @@ class Estimate(Record):
     rough: bool = True
     """True when no run of this kind has been measured yet."""
     basis: str = ""
-    """Where the figure comes from, for the plan card: `no history yet`, `12 earlier runs`."""
+    """Where the figure comes from, for the plan card: `rough: no history yet`, `from 12 earlier runs`."""
+    wall_p90_s: float | None = None
+    """Nine in ten such plans take at most so long; None in estimates of earlier versions."""
+    n_known: int = 0
+    """Runs of the plan of whose kind earlier ones are known, at least `earlier` of them each."""
+    earlier: int = 0
+    wait_s: float | None = None
+    """How long a run of it would have waited for a card when it was proposed; None when it need not wait."""
+    before: int = 0
+    """Waiting runs that would have gone first."""
+    remarks: tuple[str, ...] = ()
+    """What has to be said of it: that it takes more than a day, or longer than the person has."""
 
 
 class Experiment(Record):
@@ -177,6 +188,24 @@ class Usage(Record):
     """Training samples a second over the whole run, evaluation left out; None when it was not measured."""
     energy_j: float | None = None
     """Joules that its cards drew, by the power that their host published; None where that is not known."""
+
+    def plus(self, other: Usage) -> Usage:
+        """Both together in GPU-time and energy, the latter of whichever it is known; all else as here."""
+        known = [joules for joules in (self.energy_j, other.energy_j) if joules is not None]
+        energy_j = round(sum(known), 1) if known else None
+        return self.model_copy(update={"gpu_s": round(self.gpu_s + other.gpu_s, 3), "energy_j": energy_j})
+
+
+class Room(Record):
+    """What a running attempt is told that is to make room."""
+
+    for_run: str
+    """The run that is to have its cards."""
+    reason: str
+    """Why that one goes first, for people: `higher priority`."""
+    ends_look: bool
+    """Its first look is over, which is no preemption."""
+    asked_at: float
 
 
 class RunResult(Record):

@@ -14,8 +14,9 @@ from lab.store import PREFIX
 KEY = f"{PREFIX}tally"
 """A hash; a field is the words of what is counted, `attempt failed oom_gpu`."""
 
-Outcome = Literal["finished", "failed", "cancelled", "retried", "paused", "lost", "given_back"]
-"""How an attempt ended; retried: a fault of the run's own with a cure, given_back: stopped in order with its worker."""
+Outcome = Literal["finished", "failed", "cancelled", "retried", "paused", "preempted", "lost", "given_back"]
+"""How an attempt ended; retried: a fault of the run's own with a cure, preempted: stopped for another run,
+given_back: stopped in order with its worker."""
 
 WAIT_BOUNDS_S = (10, 60, 300, 900, 3_600, 14_400, 43_200, 86_400)
 """Upper bounds of the histogram of waits."""
@@ -31,6 +32,18 @@ class Waits:
 
 
 @dataclass(frozen=True)
+class Predictions:
+    """How right the lengths of runs were told when these got their cards."""
+
+    runs: int = 0
+    within_p90: int = 0
+    """Runs that took at most as long as nine in ten should."""
+    log_error: float = 0.0
+    """Sum of log(actual / p50): above 0 where runs took longer than told."""
+    abs_log_error: float = 0.0
+
+
+@dataclass(frozen=True)
 class Tally:
     """All counts."""
 
@@ -41,9 +54,11 @@ class Tally:
     waits: dict[str, Waits] = field(default_factory=dict)
     """By priority."""
     gpu_s: float = 0.0
-    """Of ended runs, as their usage says."""
+    """Of ended attempts."""
     energy_j: float = 0.0
-    """Of those ended runs whose energy is known."""
+    """Of those ended attempts whose energy is known."""
+    predictions: dict[str, Predictions] = field(default_factory=dict)
+    """`known` where runs of the kind had been seen, `rough` where none had."""
 
 
 def count_answer(pipe: Pipeline, kind: str) -> None:
@@ -69,10 +84,19 @@ def count_wait(pipe: Pipeline, priority: str, seconds: float) -> None:
 
 
 def count_usage(pipe: Pipeline, usage: Usage) -> None:
-    """What an ended run used is added up."""
+    """What an ended attempt used is added up."""
     pipe.hincrbyfloat(KEY, "gpu_s", round(usage.gpu_s, 3))
     if usage.energy_j is not None:
         pipe.hincrbyfloat(KEY, "energy_j", round(usage.energy_j, 3))
+
+
+def count_prediction(pipe: Pipeline, log_error: float, *, within: bool, rough: bool) -> None:
+    """One run more has ended whose length was told before; `within` what nine in ten take at most."""
+    basis = "rough" if rough else "known"
+    pipe.hincrby(KEY, f"predicted {basis} runs", 1)
+    pipe.hincrby(KEY, f"predicted {basis} within_p90", int(within))
+    pipe.hincrbyfloat(KEY, f"predicted {basis} log_error", round(log_error, 4))
+    pipe.hincrbyfloat(KEY, f"predicted {basis} abs_log_error", round(abs(log_error), 4))
 
 
 def parse(found: Mapping[str, str]) -> Tally:
@@ -87,7 +111,13 @@ def parse(found: Mapping[str, str]) -> Tally:
         waits={priority: Waits(total, _below(words, priority)) for priority, total in seconds.items()},
         gpu_s=float(found.get("gpu_s", 0)),
         energy_j=float(found.get("energy_j", 0)),
+        predictions={basis: told for basis in ("known", "rough") if (told := _predictions(words, basis)).runs},
     )
+
+
+def _predictions(words: Mapping[tuple[str, ...], str], basis: str) -> Predictions:
+    found = {name: float(words.get(("predicted", basis, name), 0)) for name in Predictions.__dataclass_fields__}
+    return Predictions(int(found["runs"]), int(found["within_p90"]), found["log_error"], found["abs_log_error"])
 
 
 def _below(words: Mapping[tuple[str, ...], str], priority: str) -> tuple[int, ...]:

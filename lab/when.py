@@ -1,9 +1,11 @@
 # ruff: noqa: E501  (a pattern broken over lines is harder to read than a long one)
-"""Moments as people name them: `for 2 hours`, `until tonight`, `till Monday 9am`, `到明天早上`. Pure."""
+"""Moments as people name them: `for 2 hours`, `until tonight`, `till Monday 9am`, `到明天早上`; and as clocks show them."""
 
 from __future__ import annotations
 
 import re
+import time
+from collections.abc import Callable
 from datetime import datetime, timedelta
 
 MORNING, EVENING = 8, 20
@@ -110,3 +112,23 @@ def _hour(low: str) -> tuple[int, int] | None:
 
 def _midnight(now: datetime) -> datetime:
     return now.replace(hour=0, minute=0, second=0, microsecond=0)
+
+
+STAMP = re.compile(r"@\{(\d{1,11})\}")
+
+
+def stamp(at: float) -> str:
+    """A moment in a text of which the writer does not know on whose clock it is read; `stamped` puts it there."""
+    return f"@{{{round(at)}}}"
+
+
+def stamped(text: str, clock: Callable[[float], str]) -> str:
+    """The text with its stamps as the reader's clock shows them."""
+    return STAMP.sub(lambda found: clock(float(found[1])), text)
+
+
+def clock(at: float, now: float | None = None) -> str:
+    """A moment on this machine's clock: `04:10`, `Tue 04:10` within a week, else `2026-12-24 04:10`."""
+    there, today = datetime.fromtimestamp(at), datetime.fromtimestamp(time.time() if now is None else now)
+    days = abs((there.date() - today.date()).days)
+    return there.strftime("%H:%M" if days == 0 else "%a %H:%M" if days < 7 else "%Y-%m-%d %H:%M")

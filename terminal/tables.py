@@ -13,24 +13,33 @@ from rich.markup import escape
 from rich.table import Table
 
 from lab import store
+from lab.estimate import expected
+from lab.forecast import Forecast, forecasts
 from lab.ledger import Ledger
 from lab.run import FINAL_RUN, Experiment, ExperimentState
 from lab.settings import Settings
+from lab.when import clock
 from terminal.thread import Thread, plan_card, run_line
 
 
-def experiments_table(experiments: Sequence[Experiment], counts: Mapping[str, Mapping[str, int]]) -> Table:
-    """One line an experiment: id, what, state, runs, owner, when."""
+def experiments_table(
+    experiments: Sequence[Experiment], counts: Mapping[str, Mapping[str, int]], forecasts: Mapping[str, Forecast]
+) -> Table:
+    """One line an experiment: id, what, state, runs, owner, when, and when it is done as far as that is known."""
     grid = Table(box=None, pad_edge=False, header_style="bold")
-    for name in ("id", "what", "state", "runs", "owner", "proposed"):
+    for name in ("id", "what", "state", "runs", "owner", "proposed", "done at (nine in ten)"):
         grid.add_column(name)
     for experiment in experiments:
         ended = counts[experiment.id]
         runs = ", ".join(f"{n} {state}" for state, n in sorted(ended.items())) or f"{experiment.n_runs}"
         when = datetime.fromtimestamp(experiment.created_at).strftime("%m-%d %H:%M")
-        title = escape(experiment.plan.title())
-        grid.add_row(experiment.id, title, experiment.state.value, runs, escape(experiment.owner), when)
+        title, end = escape(experiment.plan.title()), _end(forecasts.get(experiment.id))
+        grid.add_row(experiment.id, title, experiment.state.value, runs, escape(experiment.owner), when, end)
     return grid
+
+
+def _end(forecast: Forecast | None) -> str:
+    return f"{clock(forecast.end.p50)} ({clock(forecast.end.p90)})" if forecast and forecast.end else ""
 
 
 def show_experiment(
@@ -43,13 +52,17 @@ def show_experiment(
     approved = experiment.approved_at is not None
     runs = ledger.runs(experiment_id) if approved else []
     progress = ledger.progress(run.id for run in runs if run.state not in FINAL_RUN)
+    forecast = forecasts(client, [experiment_id]).get(experiment_id)
     report = ledger.report(experiment_id, experiment.report_revision) if experiment.report_revision else None
     if console is not None:
         thread = Thread(settings, client, console, "")
         console.print(plan_card(experiment))
-        console.print(f"  {_state_words(experiment)}", markup=False)
+        told = ", ".join([_state_words(experiment), *expected(forecast, time.time(), clock)])
+        console.print(f"  {told}", markup=False)
         for run in runs:
-            console.print(run_line(run, experiment.plan, progress.get(run.id)), markup=False, highlight=False)
+            place = forecast.waiting.get(run.number) if forecast else None
+            line = run_line(run, experiment.plan, progress.get(run.id), place)
+            console.print(line, markup=False, highlight=False)
         if report is not None:
             console.print()
             thread.show_report(thread.report(experiment_id, experiment.report_revision))
@@ -57,6 +70,7 @@ def show_experiment(
         "experiment": experiment.model_dump(mode="json"),
         "runs": [run.model_dump(mode="json") for run in runs],
         "progress": {run_id: p.model_dump(mode="json") for run_id, p in progress.items()},
+        "forecast": None if forecast is None else forecast.model_dump(mode="json"),
         "report": None if report is None else json.loads(report),
     }
 

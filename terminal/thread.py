@@ -18,12 +18,14 @@ from lab import estimate as estimates
 from lab import events, freecards, hosts, store
 from lab.cardtable import table
 from lab.errors import OvernightError
-from lab.estimate import duration
+from lab.estimate import duration, expected, place_words
+from lab.forecast import Forecast, Place, forecasts
 from lab.ledger import Ledger
 from lab.plan import Plan
 from lab.report import Report, summary_lines
 from lab.run import FINAL_RUN, Answer, Experiment, ExperimentState, Progress, Run, RunState
 from lab.settings import Settings
+from lab.when import clock, stamped
 
 ANSWER_WAIT_S = 60.0
 """Beyond the model's own time-out; no answer by then means that no agent is up."""
@@ -77,7 +79,7 @@ class Thread:
         elif answer.kind == "cards":
             self.console.print(table(hosts.cards(self.client), self.ledger.card_uses(), time.time()), markup=False)
         else:
-            self.console.print(answer.text, markup=False)
+            self.console.print(stamped(answer.text, clock), markup=False)
         if answer.note:
             self.console.print(f"({answer.note})", style="dim", markup=False)
 
@@ -130,6 +132,8 @@ class Bars:
         self._ledger, self._id, self._console = ledger, experiment_id, console
         self._live = Live(console=console, refresh_per_second=4) if console.is_terminal else None
         self._states: dict[str, RunState] = {}
+        self._expected = ""
+        """What was said of its end, once."""
         self._plan = ledger.experiment(experiment_id).plan
 
     def __enter__(self) -> Bars:
@@ -144,10 +148,14 @@ class Bars:
     def update(self) -> None:
         """What the ledger says now is shown."""
         runs = self._ledger.runs(self._id)
+        forecast = forecasts(self._ledger.client, [self._id]).get(self._id)
         if self._live is not None:
             progress = self._ledger.progress(run.id for run in runs if run.state not in FINAL_RUN)
-            self._live.update(progress_view(self._ledger.experiment(self._id), runs, progress))
+            self._live.update(progress_view(self._ledger.experiment(self._id), runs, progress, forecast))
             return
+        if forecast and not self._expected:
+            self._expected = ", ".join(expected(forecast, time.time(), clock))
+            self._console.print(f"{self._id}: {self._expected}", markup=False, highlight=False)
         for run in runs:
             if self._states.get(run.id) != run.state and run.state in (*FINAL_RUN, RunState.RUNNING):
                 self._console.print(run_line(run, self._plan), markup=False, highlight=False)
@@ -166,17 +174,20 @@ def plan_card(experiment: Experiment) -> Group:
         lines.append(Text(f"  as you said: {said}"))
     if plan.assumed:
         lines.append(Text(f"  assumed: {'; '.join(plan.assumptions_in_words())}"))
-    lines += [Text(f"  note: {note}", style="yellow") for note in plan.notes]
+    remarks = experiment.estimate.remarks if experiment.estimate else ()
+    lines += [Text(f"  note: {stamped(note, clock)}", style="yellow") for note in (*remarks, *plan.notes)]
     return Group(*lines)
 
 
-def run_line(run: Run, plan: Plan, progress: Progress | None = None) -> str:
+def run_line(run: Run, plan: Plan, progress: Progress | None = None, place: Place | None = None) -> str:
     """One run in a line: number, what tells it from the others, how far it is or what it came to."""
-    return f"{run.number:>3} {run.point.label(plan.varying)}  {run_words(run, progress)}"
+    return f"{run.number:>3} {run.point.label(plan.varying)}  {run_words(run, progress, place)}"
 
 
-def run_words(run: Run, progress: Progress | None = None) -> str:
-    """How far a run is, or what it came to: `epoch 2/3, val acc 0.951, about 12 s left`."""
+def run_words(run: Run, progress: Progress | None = None, place: Place | None = None) -> str:
+    """How far a run is, where it stands, or what it came to: `epoch 2/3, val acc 0.951, about 12 s left`."""
+    if run.state is RunState.QUEUED and place is not None:
+        return f"queued, {place_words(place, time.time())}"
     if run.state in FINAL_RUN:
         metrics = run.result.metrics if run.result else {}
         said = [] if run.state is RunState.FINISHED else [run.message or run.cause or ""]
@@ -195,13 +206,18 @@ def _metric_words(metrics: Mapping[str, float | None]) -> list[str]:
     return [f"{name.replace('_', ' ')} {value:.3f}" for name, value in shown if value is not None]
 
 
-def progress_view(experiment: Experiment, runs: list[Run], progress: dict[str, Progress]) -> Group:
+def progress_view(
+    experiment: Experiment, runs: list[Run], progress: dict[str, Progress], forecast: Forecast | None
+) -> Group:
     """How many runs are done, and a bar for each that is not."""
     done = sum(run.state in FINAL_RUN for run in runs)
     live = [run for run in runs if run.state not in FINAL_RUN and run.state is not RunState.QUEUED]
+    waiting = sum(run.state is RunState.QUEUED for run in runs)
     head = Text(f"{experiment.id}: {done} of {experiment.n_runs} done", style="bold")
     if experiment.state is ExperimentState.FINISHED:
         head.append(", writing the report")
+    for words in expected(forecast, time.time(), clock) if live or waiting else ():
+        head.append(f", {words}")
     grid = Table.grid(padding=(0, 1))
     for run in [*[r for r in runs if r.state in FINAL_RUN][-MANY:], *live[:MANY]]:
         now = progress.get(run.id)
@@ -212,6 +228,5 @@ def progress_view(experiment: Experiment, runs: list[Run], progress: dict[str, P
             ProgressBar(total=1.0, completed=share, width=20),
             Text(run_words(run, now)),
         )
-    waiting = sum(run.state is RunState.QUEUED for run in runs)
     rest = [Text(f"and {waiting} waiting for a card", style="dim")] if waiting else []
     return Group(head, grid, *rest)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from bot.render.alert import clock
 from bot.render.message import Message, context, message, plain
 from bot.render.text import escape, name, person
 from lab.run import Answer, Experiment, ExperimentState
+from lab.when import stamped
 
 NOTHING_SAID = "I have no answer to that; please say it in other words."
 HOW_TO_ANSWER = "To answer, mention me in this thread."
@@ -21,7 +23,7 @@ WENT_WRONG = (
 
 def words(answer: Answer, in_channel: bool) -> Message:
     """The answer's text, what is to be said beside it in small print below."""
-    shown = plain(escape(answer.text) or NOTHING_SAID)
+    shown = plain(stamped(escape(answer.text), clock) or NOTHING_SAID)
     how = HOW_TO_ANSWER if answer.kind == "question" and in_channel else ""
     return message(shown.text, *shown.blocks, context(escape(answer.note or ""), how))
 

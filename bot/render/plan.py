@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from bot.render.alert import clock
 from bot.render.edit import EDIT, shortcuts
 from bot.render.message import Block, Message, actions, button, context, message, section
 from bot.render.text import cut, escape, name, person, shorten
 from lab.estimate import words
 from lab.plan import Plan, few
 from lab.run import Experiment, ExperimentState
+from lab.when import stamped
 
 RUN, CANCEL = "run", "cancel"
 
@@ -35,7 +37,7 @@ def plan_card(
     body = "\n".join(lines)
     proposed = experiment.state is ExperimentState.PROPOSED
     remarks = experiment.estimate.remarks if experiment.estimate else ()
-    said = escape(cut(" ".join((*remarks, *plan.notes)), 800))
+    said = stamped(escape(cut(" ".join((*remarks, *plan.notes)), 800)), clock)
     state = _state(experiment, ended_by)
     return message(
         "\n".join(part for part in (body, said, state) if part),

@@ -41,35 +41,38 @@ class RunLine:
     state: RunState
     share: float = 0.0
     detail: str = ""
-    eta_s: float | None = None
-    took_s: float | None = None
     since: float = 0.0
     """When it last changed hands: ended, started or was queued."""
 
 
-def run_line(run: Run, progress: Progress | None, plan: Plan) -> RunLine:
-    """The line of this run as it is now."""
+def run_line(run: Run, progress: Progress | None, plan: Plan, place: str = "") -> RunLine:
+    """The line of this run as it is now.
+
+    Args:
+        place: where it stands in the queue, in words.
+    """
     ended = run.finished_at if run.state in FINAL_RUN else None
-    took = ended - run.started_at if ended is not None and run.started_at is not None else None
     running = run.state in (RunState.RUNNING, RunState.CANCELLING, RunState.PAUSED)
     return RunLine(
         number=run.number,
         label=_label(run, plan),
         state=run.state,
         share=1.0 if run.state is RunState.FINISHED else (progress.share or 0.0) if progress and running else 0.0,
-        detail=_detail(run, progress if running else None, plan.metric),
-        eta_s=progress.eta_s if progress and run.state is RunState.RUNNING else None,
-        took_s=took,
+        detail=place
+        if place and run.state is RunState.QUEUED
+        else _detail(run, progress if running else None, plan.metric),
         since=ended or run.started_at or run.queued_at,
     )
 
 
-def progress_card(experiment: Experiment, lines: Sequence[RunLine]) -> Message:
-    """The card of an approved experiment: how many are done, how long it takes yet, and its runs."""
+def progress_card(experiment: Experiment, lines: Sequence[RunLine], expected: Sequence[str] = ()) -> Message:
+    """The card of an approved experiment: how many are done, and its runs.
+
+    Args:
+        expected: when it begins and ends, in words.
+    """
     live = experiment.state not in FINAL_EXPERIMENT
-    left = left_s(experiment, lines) if live else None
-    head = f"*{experiment.id}*: {_headline(experiment, lines)}"
-    head += f", about {duration(left)} left" if left is not None else ""
+    head = ", ".join([f"*{experiment.id}*: {_headline(experiment, lines)}", *(expected if live else ())])
     shown, rest = _chosen(lines)
     width = min(LABEL_CELLS, max((len(line.label) for line in shown), default=0))
     digits = len(str(max((line.number for line in shown), default=0)))
@@ -81,28 +84,6 @@ def progress_card(experiment: Experiment, lines: Sequence[RunLine]) -> Message:
         context(rest),
         _buttons(experiment.id, lines) if live else None,
     )
-
-
-def left_s(experiment: Experiment, lines: Sequence[RunLine]) -> float | None:
-    """Seconds until the last run ends, from what runs have told so far; None while nothing can be told."""
-    running = [line.eta_s for line in lines if line.eta_s is not None]
-    waiting = sum(line.state in (RunState.QUEUED, RunState.DISPATCHED) for line in lines)
-    took = [line.took_s for line in lines if line.took_s is not None and line.state is RunState.FINISHED]
-    if waiting and not took:
-        return experiment.estimate.wall_s if experiment.estimate and not running else _guess(experiment, running)
-    if not waiting and not running:
-        return None
-    each = sum(took) / len(took) if took else 0.0
-    lanes = max(1, len(running) or (experiment.estimate.cards if experiment.estimate else 1))
-    return (sum(running) + waiting * each) / lanes if waiting else max(running)
-
-
-def _guess(experiment: Experiment, running: Sequence[float]) -> float | None:
-    """While the first runs go: what they need yet, for each round of runs that the cards must make."""
-    if not running:
-        return None
-    rounds = -(-experiment.n_runs // len(running))
-    return max(running) * rounds
 
 
 def _headline(experiment: Experiment, lines: Sequence[RunLine]) -> str:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from agent import commands
 from agent.understand import Understood
+from lab import forecast
+from lab.forecast import End, Forecast, Place, Queue
 from lab.ledger import Ledger
 from lab.plan import Plan
 from lab.run import Answer, Experiment, ExperimentState, Request, RunState
+from lab.when import stamp
 
 PLAN = Plan(models=("resnet18", "resnet34"), dataset="digits", axes={"seed": (0,)})
 
@@ -103,3 +108,32 @@ def test_what_is_not_built_is_not_claimed(ledger: Ledger) -> None:
     request, _ = _experiment(ledger)
 
     assert _do(ledger, request, "quota").text == commands.LATER
+
+
+def test_who_asks_when_it_is_done_is_told_by_what_the_dispatcher_expects(ledger: Ledger) -> None:
+    """Place in the queue, what is left and when that is: in the question's language, on its reader's clock."""
+    request, experiment = _experiment(ledger)
+    now = time.time()
+    told = Forecast(
+        waiting={1: Place(3, now + 720, now + 900), 2: Place(4, now + 900, now + 950)},
+        end=End(now + 7200.5, now + 9000.5),
+    )
+    forecast.publish(ledger.client, {experiment.id: told}, Queue(), 60.0)
+    chinese = request.model_copy(update={"text": "几点能跑完"})
+
+    english_words = _do(ledger, request, "status", experiment.id).text
+    chinese_words = _do(ledger, chinese, "status", experiment.id).text
+    one = _do(ledger, request, "status", f"{experiment.id} run 2").text
+
+    assert "approved, 0 of 2 runs done, 3rd in the queue, starts in about 12 min, about 2.0 h left" in english_words
+    assert f"done at about {stamp(now + 7200.5)} (nine times in ten by {stamp(now + 9000.5)})" in english_words
+    assert "排队中，2 个 run 完成 0 个，排队第 3 位，约 12 分钟后开始，还需约 2.0 小时" in chinese_words
+    assert one.startswith(f"{experiment.id}/2 (resnet34 seed 0): queued, 4th in the queue, starts in about 15 min")
+
+
+def test_without_a_dispatcher_nothing_is_promised(ledger: Ledger) -> None:
+    """A forecast of yesterday is none."""
+    request, experiment = _experiment(ledger)
+    words = _do(ledger, request, "status", experiment.id).text
+
+    assert words == f"{experiment.id} (resnet18 against resnet34 on digits): approved, 0 of 2 runs done"

@@ -8,8 +8,11 @@ import pytest
 
 from agent import planner
 from lab.card import Card, DataSet, Host, HostCards
+from lab.estimate import duration, gpu_hours
+from lab.forecast import Opening, Queue
 from lab.ledger import Ledger
-from lab.plan import Plan
+from lab.lengths import Lengths, Subject, machines
+from lab.plan import Budget, Plan
 
 NOW = time.time()
 SCHEMA = {
@@ -43,7 +46,7 @@ def _plan(**changes: object) -> Plan:
 
 def test_a_possible_plan_gets_an_estimate_on_the_cards_that_train(ledger: Ledger) -> None:
     """The reserved card trains nothing, so it must not shorten the estimate."""
-    prepared = planner.prepare(_plan(), _lab(DIGITS), ledger, 200)
+    prepared = planner.prepare(_plan(), _lab(DIGITS), ledger, 200, "U1")
 
     assert prepared.question is None
     assert prepared.estimate is not None
@@ -53,14 +56,21 @@ def test_a_possible_plan_gets_an_estimate_on_the_cards_that_train(ledger: Ledger
 
 
 def test_history_makes_the_estimate_exact(ledger: Ledger) -> None:
-    """A run that took 100 s last time takes 100 s, whatever its FLOPs say."""
-    kind = planner.estimates.kind("vision", _plan().points()[0], "3e", "L20")
-    ledger.remember_duration(kind, 100.0)
-    prepared = planner.prepare(_plan(), _lab(DIGITS), ledger, 200)
+    """A run that took 100 s last time takes 100 s, whatever its FLOPs say; ten times the epochs take ten times that."""
+    lab = _lab(DIGITS)
+    where = machines(lab.hosts, lab.usable())
+    subject = Subject.of(_plan().points()[0], "vision", 3, None, "U2", "L20")
+    for _ in range(5):
+        Lengths(ledger.client).learn(subject, where, 100.0, 10.0)
+    prepared = planner.prepare(_plan(), lab, ledger, 200, "U1")
+    longer = planner.prepare(_plan(epochs=30), lab, ledger, 200, "U1")
 
     assert prepared.estimate is not None
-    assert prepared.estimate.wall_s == 100.0
+    assert prepared.estimate.wall_s == pytest.approx(105, abs=10)  # the longest of three
     assert not prepared.estimate.rough
+    assert prepared.estimate.basis == "from 5 earlier runs"
+    assert longer.estimate is not None
+    assert longer.estimate.wall_s == pytest.approx(10 + 10 * 95, rel=0.1)
 
 
 @pytest.mark.parametrize(
@@ -74,13 +84,13 @@ def test_history_makes_the_estimate_exact(ledger: Ledger) -> None:
         (_plan(gpus_per_run=2), ["2 cards a run"]),
         (_plan(template="dance"), ["dance", "vision"]),
         (_plan(axes={"seed": tuple(range(300))}), ["300 runs", "200"]),
-        (_plan(search="bayesian", trials=5), ["bayesian"]),
+        (_plan(search="bayesian", trials=5), ["search vary"]),
         (_plan(models=()), ["Which model"]),
     ],
 )
 def test_what_cannot_run_is_asked_about_with_what_would(ledger: Ledger, plan: Plan, said: list[str]) -> None:
     """Found now, not at 2 a.m. in a log."""
-    prepared = planner.prepare(plan, _lab(DIGITS, CIFAR), ledger, 200)
+    prepared = planner.prepare(plan, _lab(DIGITS, CIFAR), ledger, 200, "U1")
 
     assert prepared.question is not None
     assert prepared.estimate is None
@@ -90,7 +100,7 @@ def test_what_cannot_run_is_asked_about_with_what_would(ledger: Ledger, plan: Pl
 
 def test_without_a_host_the_plan_stands_and_says_that_nothing_was_checked(ledger: Ledger) -> None:
     """A lab that is being set up may take requests already."""
-    prepared = planner.prepare(_plan(dataset="cifar10"), _lab(up=False), ledger, 200)
+    prepared = planner.prepare(_plan(dataset="cifar10"), _lab(up=False), ledger, 200, "U1")
 
     assert prepared.question is None
     assert planner.NO_HOST in prepared.plan.notes
@@ -113,3 +123,72 @@ def test_the_data_set_of_a_silent_message_is_the_only_one_or_asked_for(
 
     assert chosen == dataset
     assert reason in why
+
+
+def _busy(lab: planner.Lab, *openings: Opening) -> planner.Lab:
+    """The lab with a queue."""
+    return planner.Lab(lab.hosts, lab.cards, NOW, Queue(at=NOW, waiting=3, openings=openings))
+
+
+def test_a_plan_for_busy_cards_says_when_it_starts_by_its_priority_and_size(ledger: Ledger) -> None:
+    """Four minutes of training that begin in an hour are an answer in an hour."""
+    lab = _busy(
+        _lab(DIGITS),
+        Opening(priority="high", gpu_s=100.0, before=0, starts_at=NOW + 3),
+        Opening(priority="normal", gpu_s=1.0, before=1, starts_at=NOW + 60),
+        Opening(priority="normal", gpu_s=1e6, before=3, starts_at=NOW + 1200),
+    )
+    normal = planner.prepare(_plan(), lab, ledger, 200, "U1").estimate
+    high = planner.prepare(_plan(priority="high"), lab, ledger, 200, "U1").estimate
+
+    assert normal
+    assert normal.wait_s == pytest.approx(1200.0)
+    assert normal.before == 3
+    assert high
+    assert high.wait_s is None
+
+
+def _learned(ledger: Ledger, seconds: float) -> planner.Lab:
+    """A lab in which three epochs of the plan take so long."""
+    lab = _lab(DIGITS)
+    subject = Subject.of(_plan().points()[0], "vision", 3, None, "U1", "L20")
+    for _ in range(5):
+        Lengths(ledger.client).learn(subject, machines(lab.hosts, lab.usable()), seconds, 10.0)
+    return lab
+
+
+@pytest.mark.parametrize(
+    ("plan", "remark"),
+    [
+        (_plan(), ""),
+        (_plan(epochs=90), "This takes about 3"),
+        (_plan(epochs=90, request_text="跑三个种子，九十轮"), "这要跑约 3"),
+        (_plan(deadline="in 1 hour"), "after the deadline (in 1 hour)."),
+        (_plan(deadline="in 3 days"), ""),
+        (_plan(deadline="whenever"), ""),
+    ],
+)
+def test_a_plan_that_takes_too_long_says_so(ledger: Ledger, plan: Plan, remark: str) -> None:
+    """Before it is run; it may well be meant, so nothing is refused."""
+    found = planner.prepare(plan, _learned(ledger, 4000.0), ledger, 200, "U1")
+
+    assert found.question is None
+    assert found.estimate
+    assert remark in " ".join(found.estimate.remarks)
+    assert bool(remark) == bool(found.estimate.remarks)
+
+
+def test_an_estimate_far_over_the_budget_says_so(ledger: Ledger) -> None:
+    """Half of the runs and no answer is what the budget would leave."""
+    lab = _learned(ledger, 4000.0)
+    found = planner.prepare(_plan(), lab, ledger, 200, "U1").estimate
+    plan = _plan(budget=Budget(gpu_hours=1.0, wall_hours=0.5))
+    assert found
+
+    said = list(planner._remarks(found, plan, NOW))
+
+    assert said == [
+        f"It needs about {gpu_hours(found.gpu_hours)} GPU-h of a budget of 1.",
+        f"It takes about {duration(found.wall_s)} of a budget of 0.5 h.",
+    ]
+    assert not list(planner._remarks(found, _plan(budget=Budget(gpu_hours=4.0)), NOW))

@@ -9,11 +9,13 @@ import pytest
 
 from bot.render.message import Message, plain
 from bot.render.plan import plan_card
-from bot.render.progress import RunLine, left_s, progress_card, run_line
+from bot.render.progress import progress_card, run_line
 from bot.render.report import report_card
 from bot.render.text import escape, pieces, shorten
 from bot.simulator.limits import slack_limits
 from bot.simulator.validation import check_message
+from lab.estimate import expected, place_words
+from lab.forecast import End, Forecast, Place
 from lab.plan import Assumed, Plan, Point
 from lab.run import Answer, Estimate, Experiment, ExperimentState, Progress, Run, RunResult, RunState
 from tests.bot.made import monster, report
@@ -130,31 +132,18 @@ def test_a_progress_card_reads_like_the_design() -> None:
     progress = Progress(step=20, steps_total=33, epoch=2, epochs_total=3, eta_s=40, metrics={"val_acc": 0.574})
     estimate = Estimate(wall_s=240, gpu_hours=0.2, cards=3)
     owned = experiment(plan, ExperimentState.RUNNING, estimate=estimate, approved_by="U0ALICE", approved_at=1.0)
-    lines = [run_line(run, progress if run is going else None, plan) for run in (done, going, failed, queued)]
-    text = progress_card(owned, lines).text
+    forecast = Forecast(waiting={4: Place(3, 730.0, 900.0)}, running={2: End(50.0, 60.0)}, end=End(1800.0, 7200.0))
+    place = place_words(forecast.waiting[4], 10.0)
+    lines = [run_line(run, progress if run is going else None, plan, place) for run in (done, going, failed, queued)]
+    text = progress_card(owned, lines, expected(forecast, 10.0, lambda at: f"[{at:.0f}]")).text
 
     assert text.splitlines() == [
-        "*exp-1*: 1 of 4 done, 1 failed, about 2 min left",
+        "*exp-1*: 1 of 4 done, 1 failed, about 30 min left, done at about [1800] (nine times in ten by [7200])",
         "1 resnet50 seed 0        ██████████ val acc 0.951",
         "2 efficientnet_b0 seed 0 ██████░░░░ epoch 2/3, val acc 0.574, 40 s left",
         "3 resnet50 seed 1        ░░░░░░░░░░ failed: cuda_oom",
-        "4 efficientnet_b0 seed 1 ░░░░░░░░░░ queued",
+        "4 efficientnet_b0 seed 1 ░░░░░░░░░░ 3rd in the queue, starts in about 12 min",
     ]
-
-
-def test_time_left_counts_what_runs_and_what_waits() -> None:
-    """Two lanes, 30 and 50 s to go, four more of 60 s: (30 + 50 + 240) / 2."""
-    plan = Plan(models=("m",), axes={"seed": tuple(range(7))})
-    lines = [
-        RunLine(1, "m", RunState.FINISHED, took_s=60.0),
-        RunLine(2, "m", RunState.RUNNING, eta_s=30.0),
-        RunLine(3, "m", RunState.RUNNING, eta_s=50.0),
-        *(RunLine(n, "m", RunState.QUEUED) for n in (4, 5, 6, 7)),
-    ]
-
-    assert left_s(experiment(plan, ExperimentState.RUNNING), lines) == pytest.approx(160.0)
-    assert left_s(experiment(plan, ExperimentState.RUNNING), lines[:3]) == 50.0
-    assert left_s(experiment(plan, ExperimentState.RUNNING), lines[3:]) is None
 
 
 def test_a_report_says_what_it_used_and_how_to_run_it_again() -> None:

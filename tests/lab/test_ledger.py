@@ -246,11 +246,3 @@ def test_a_report_is_announced_once(ledger: Ledger, store: Client) -> None:
     assert saved == [True, False]
     assert kinds(store).count("report.ready") == 1
     assert ledger.report(experiment.id, 1) == "{}"
-
-
-def test_the_newest_twenty_durations_are_kept(ledger: Ledger) -> None:
-    """Estimates follow what the lab is like now."""
-    for seconds in range(25):
-        ledger.remember_duration("probe|x", float(seconds))
-
-    assert ledger.durations("probe|x") == [float(s) for s in range(24, 4, -1)]

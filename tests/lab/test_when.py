@@ -6,7 +6,7 @@ from datetime import datetime
 
 import pytest
 
-from lab.when import moment
+from lab.when import clock, moment, stamp, stamped
 
 MONDAY = datetime(2026, 11, 30, 14, 30)
 LATE = datetime(2026, 11, 30, 22, 30)
@@ -69,3 +69,19 @@ def test_a_moment_lies_ahead(text: str, hour: int) -> None:
 
     assert found is not None
     assert found > now
+
+
+def test_a_moment_in_a_text_is_shown_on_its_readers_clock() -> None:
+    """Who writes it does not know where it is read: in Slack each person has a time zone of his own."""
+    text = f"done at about {stamp(1_700_000_000.4)}, not @{{soon}}"
+
+    assert stamped(text, lambda at: f"<{at:.0f}>") == "done at about <1700000000>, not @{soon}"
+
+
+def test_a_clock_names_the_day_where_it_is_not_today() -> None:
+    """Half past four of which morning?"""
+    now = datetime(2026, 12, 1, 22, 0).timestamp()
+
+    assert clock(now + 60, now) == "22:01"
+    assert clock(now + 6.5 * 3600, now) == "Wed 04:30"
+    assert clock(now + 30 * 86_400, now) == "2026-12-31 22:00"

@@ -11,14 +11,14 @@ from collections.abc import Iterator
 
 import pytest
 
-from lab import estimate, hosts
+from lab import hosts
 from lab.card import Card, HostCards
+from lab.cardlock import CardLock
 from lab.leases import Leases
 from lab.run import Progress, Run, RunResult, RunSpec, RunState, Usage
 from lab.settings import Settings
 from tests.workers.under_test import Lab, until
 from workers import job, oomkills, rundir
-from workers.cardlock import CardLock
 from workers.checkpoint import replace_file
 from workers.job import Post, run_attempt, take_post
 
@@ -52,7 +52,7 @@ def in_background(run: Run) -> threading.Thread:
     return thread
 
 
-def test_a_finished_attempt_leaves_result_usage_history_and_a_free_card(lab: Lab) -> None:
+def test_a_finished_attempt_leaves_result_usage_progress_and_a_free_card(lab: Lab) -> None:
     """Everything that the report and the next estimate need."""
     run = bound(lab, steps=6, step_s=0.05)
 
@@ -63,9 +63,12 @@ def test_a_finished_attempt_leaves_result_usage_history_and_a_free_card(lab: Lab
     assert done.result
     assert done.result.metrics["val_acc"]
     assert done.result.usage.gpu_s > 0.3
-    assert lab.ledger.progress([run.id])[run.id].share == 1.0
-    kind = estimate.kind("probe", run.point, estimate.length(None, None), CARD.name)
-    assert len(lab.ledger.durations(kind)) == 1
+    progress = lab.ledger.progress([run.id])[run.id]
+    assert progress.share == 1.0
+    assert progress.first_step_at
+    assert done.started_at
+    assert done.finished_at
+    assert done.started_at < progress.first_step_at < done.finished_at
     assert Leases(lab.client, 10).held(CARD.uuid) is None
 
 

@@ -17,6 +17,7 @@ import psutil
 
 from lab import hosts, logs
 from lab.card import Card, HostCards
+from lab.leases import Leases
 from lab.ledger import Ledger
 from lab.plan import Plan, Priority
 from lab.run import FINAL_RUN, Answer, Experiment, Run
@@ -52,6 +53,13 @@ def cards_of(host: str, train: int = 3, keeper: int = 1, read_at: float | None =
         for index in range(train + keeper)
     )
     return HostCards(host=host, cards=cards, simulated=True, published_at=now)
+
+
+def started(lab: Lab, run_id: str, card: str) -> Run:
+    """The run runs as its next attempt on one card."""
+    bound = lab.ledger.bind(run_id, (card,), "lab-a", 0)
+    lease = Leases(lab.client, 60).claim(run_id, bound.dispatches, (card,), "test")
+    return lab.ledger.start(run_id, lease.fence, pid=1)
 
 
 @dataclass
