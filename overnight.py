@@ -220,7 +220,6 @@ def understand(
 @app.command(rich_help_panel="Experiments", name="list")
 def list_experiments(as_json: Json = False) -> None:
     """The experiments, newest last."""
-    from lab.forecast import forecasts
     from lab.ledger import Ledger
     from terminal.tables import experiments_table
 
@@ -231,8 +230,7 @@ def list_experiments(as_json: Json = False) -> None:
     elif not experiments:
         typer.echo('no experiment yet; `overnight ask "compare resnet18 vs resnet34"` makes one')
     else:
-        counts = {e.id: ledger.counts(e.id) for e in experiments}
-        _console().print(experiments_table(experiments, counts, forecasts(ledger.client, counts)))
+        _console().print(experiments_table(experiments, {e.id: ledger.counts(e.id) for e in experiments}))
 
 
 @app.command(rich_help_panel="Experiments")

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from agent.model import ModelDoor
+from agent.preferences import Usual
 from agent.understand import Defaults
 from lab import store
 from lab.ledger import Ledger
@@ -33,11 +34,12 @@ def model_door(settings: Settings) -> ModelDoor | None:
     return ModelDoor(base_url=model.base_url or OPENAI, api_key=key, model=model.name, timeout_s=model.timeout_s)
 
 
-def defaults(settings: Settings, dataset: str | None, why: str) -> Defaults:
+def defaults(settings: Settings, dataset: str | None, why: str, usual: Usual | None = None) -> Defaults:
     """What a plan assumes in this lab where a message is silent.
 
     Args:
         dataset: the data set for a message that names none, and `why` that one; None asks.
+        usual: the asker's preferences, which outrank the lab's defaults.
     """
     chosen = settings.defaults
     return Defaults(
@@ -48,6 +50,7 @@ def defaults(settings: Settings, dataset: str | None, why: str) -> Defaults:
         lr=chosen.lr,
         batch_size=chosen.batch_size,
         max_runs=settings.limits.max_runs,
+        usual=dict(usual or {}),
     )
 
 

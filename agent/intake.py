@@ -6,14 +6,14 @@ import logging
 import time
 from collections.abc import Sequence
 
-from agent import commands, desk, edits, planner
+from agent import commands, desk, edits, planner, preferences
 from agent.desk import Desk
 from agent.orders import read_order
 from agent.reader import PreviousPlan, named
 from agent.reader.text import is_chinese
 from agent.reader.wording import say
 from agent.understand import Understood, understand
-from lab import beacons, hosts, store
+from lab import beacons, habits, hosts, store
 from lab.errors import OvernightError, UnknownRecord
 from lab.run import Answer, Experiment, Request, RequestState
 
@@ -53,13 +53,20 @@ def _answer(here: Desk, request: Request) -> str:
         done = commands.obey(order, request, here.ledger, here.settings.admins)
         here.ledger.answer(request.id, done)
         return done.kind
+    present = [name for name, found in lab.datasets().items() if found.present] if lab.hosts else None
+    wish = preferences.read_wish(request.text)
+    if wish is not None:
+        said = preferences.grant(here.client, request.user, wish, request.text, present)
+        here.ledger.answer(request.id, Answer(kind="reply", text=said))
+        return "reply"
+    usual = preferences.usable(preferences.usual(habits.uses(here.client, request.user)), present)
     about, unknown = _about(here, request, before)
     understood = understand(
         request.text,
         previous=_previous(about) if about else None,
         requester=request.user,
         model=desk.model_door(here.settings),
-        defaults=desk.defaults(here.settings, *planner.default_dataset(lab)),
+        defaults=desk.defaults(here.settings, *planner.default_dataset(lab), usual),
     )
     _tell_of_model(here, understood, now)
     if unknown is not None and understood.intent != "refuse":

@@ -13,11 +13,13 @@ from pydantic import BaseModel, ValidationError
 from agent import grids
 from agent.ground import ground
 from agent.model import Proposer
+from agent.preferences import USUAL, fill
 from agent.reader import PreviousPlan, Reading, read
 from agent.reader.intents import Intent
 from agent.reader.wording import say
 from agent.reply import AS_BEFORE, DEFAULT, ONE_SEED, SPREAD, USUAL_DATASET, reply
 from lab.errors import ModelError
+from lab.habits import Value
 from lab.plan import MAX_RUNS, Assumed, Axis, Budget, Frozen, Plan, Range, Scalar, few
 
 log = logging.getLogger(__name__)
@@ -41,6 +43,8 @@ class Defaults(Frozen):
     batch_size: int = 64
     comparison_seeds: int = 3
     max_runs: int = MAX_RUNS
+    usual: dict[str, Value] = {}
+    """The asker's preferences; see agent/preferences."""
 
 
 class Understood(Frozen):
@@ -103,7 +107,7 @@ def conclude(reading: Reading, text: str, previous: PreviousPlan | None, default
     plan = None
     questions = list(reading.questions)
     if reading.plans and reading.models:
-        plan = _plan(reading, text, previous, defaults)
+        plan = _usual_plan(reading, text, previous, defaults)
         if plan.dataset is None and reading.mode is None and reading.intent != "evaluate":
             questions.append(say("which_dataset", reading.chinese))
         questions += _doubts(reading, plan, defaults)
@@ -118,6 +122,15 @@ def conclude(reading: Reading, text: str, previous: PreviousPlan | None, default
         target=reading.target,
         args=reading.args,
     )
+
+
+def _usual_plan(reading: Reading, text: str, previous: PreviousPlan | None, defaults: Defaults) -> Plan:
+    """The plan with the asker's preferences; usual seeds that would make it too large are left out of them."""
+    plan = _plan(fill(reading, previous, defaults.usual), text, previous, defaults)
+    if plan.n_runs > defaults.max_runs and plan.why("axes.seed") == USUAL:
+        fewer = {field: value for field, value in defaults.usual.items() if field != "axes.seed"}
+        plan = _plan(fill(reading, previous, fewer), text, previous, defaults)
+    return plan
 
 
 def _plan(reading: Reading, text: str, previous: PreviousPlan | None, defaults: Defaults) -> Plan:
