@@ -90,6 +90,9 @@ class Thread:
                 bars.update()
                 if event is None or event.subject != experiment_id:
                     continue
+                if event.kind == "experiment.notice":
+                    text = self.ledger.notice_text(experiment_id, event.data.get("key", ""))
+                    self.console.print(text or "", markup=False)
                 if event.kind == "report.ready":
                     return self.report(experiment_id, event.data["revision"])
                 if event.kind == "experiment.cancelled":

@@ -1,32 +1,21 @@
-"""A failed attempt is healed where something may help: what is tried, on which card, and whom its end concerns."""
+"""A failed attempt is healed where something may help: what is tried, and on which card."""
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from lab.card import Card
 from lab.diagnose import Diagnosis
-from lab.errors import MoveRefused
 from lab.ledger import Ledger
 from lab.plan import Scalar
-from lab.run import Run, RunState
+from lab.run import Run
 from lab.settings import Settings
 from workers import cures
-from workers.cures import CURES, Case, Step
+from workers.cures import Case, Step
 from workers.rundir import RunDir
 from workers.templates import TEMPLATES
-
-log = logging.getLogger(__name__)
-
-IN_A_ROW = 3
-"""So many copies of a configuration that failed alike stop the others."""
-NOT_THE_CONFIGURATIONS = frozenset(
-    {"disk_full", "network", "port_in_use", *(c for c, steps in CURES.items() if any(s.loss for s in steps))}
-)
-"""Causes that lie with host, card or network: other copies of the run may well do better."""
 
 
 @dataclass(frozen=True)
@@ -110,44 +99,3 @@ def params_of(run: Run) -> dict[str, Scalar]:
     fields = TEMPLATES[run.template].params.model_fields
     defaults = {name: field.default for name, field in fields.items()}
     return {**defaults, **run.point.params, **run.overrides}
-
-
-def stop_copies(ledger: Ledger, run: Run) -> list[Run]:
-    """After three copies of the run's configuration in a row have failed alike, those that wait are cancelled.
-
-    Copies differ in their seed alone. A diverged run of an experiment that varies lr is a result and stops nothing.
-    """
-    experiment = ledger.experiment(run.experiment_id)
-    result = run.cause == "nan_loss" and "lr" in experiment.plan.varying
-    if run.cause is None or run.cause in NOT_THE_CONFIGURATIONS or result:
-        return []
-    copies = [other for other in ledger.runs(run.experiment_id) if _configuration(other) == _configuration(run)]
-    ended = [other for other in copies if other.state in (RunState.FINISHED, RunState.FAILED)]
-    last = sorted(ended, key=lambda other: other.finished_at or 0.0)[-IN_A_ROW:]
-    if len(last) < IN_A_ROW or any(other.cause != run.cause for other in last):
-        return []
-    label = run.point.label(tuple(name for name in experiment.plan.varying if name != "seed"))
-    why = f"not started: {label} failed {IN_A_ROW} times in a row with {run.cause}"
-    stopped = [other for other in copies if other.state is RunState.QUEUED and _stop(ledger, other, why)]
-    if stopped:
-        log.warning("%s: %d queued runs of %s are %s", run.experiment_id, len(stopped), label, why)
-        text = (
-            f"{label} failed {IN_A_ROW} times in a row with {run.cause} ({run.message}), so its {len(stopped)} "
-            f"remaining run{'s are' if len(stopped) > 1 else ' is'} not started. {run.advice or ''}"
-        )
-        ledger.notice(run.experiment_id, f"stopped:{copies[0].number}:{run.cause}", text.strip())
-    return stopped
-
-
-def _stop(ledger: Ledger, run: Run, why: str) -> bool:
-    try:
-        ledger.cancel_run(run.id, "overnight", why)
-    except MoveRefused:
-        return False
-    return True
-
-
-def _configuration(run: Run) -> str:
-    """What is the same in all copies."""
-    params = sorted((name, repr(value)) for name, value in run.point.params.items() if name != "seed")
-    return repr((run.template, run.point.model, run.point.dataset, params))

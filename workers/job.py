@@ -22,7 +22,7 @@ from lab.leases import Lease, Leases
 from lab.ledger import Ledger
 from lab.run import Run, RunResult, RunSpec, RunState
 from lab.settings import Settings
-from workers import cures, datasets, disk, heal, launch, oomkills
+from workers import copies, cures, datasets, disk, heal, launch, oomkills
 from workers.cardlock import CardLock
 from workers.recover import lose, release_card
 from workers.rundir import RunDir, read_log, read_result, unfinished
@@ -276,7 +276,7 @@ class Attempt:
         failed = self._write(lambda: self.ledger.fail(self.run.id, fence, cause, message, result, advice))
         if failed:
             log.warning("%s: failed, %s: %s", self.run.id, cause, message)
-            self._write(lambda: heal.stop_copies(self.ledger, failed))
+            self._write(lambda: copies.spare(self.ledger, self.post.settings, failed))
 
     def _leave_alone(self, why: str) -> None:
         """The cards that `why` names get no run for a while: else this one comes straight back, for ever."""

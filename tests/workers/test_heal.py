@@ -13,11 +13,10 @@ import pytest
 
 from lab import events, hosts
 from lab.card import Card, Host
-from lab.leases import Leases
-from lab.run import Run, RunResult, RunState
+from lab.run import Run, RunState
 from lab.settings import Settings
 from tests.workers.under_test import Lab, until
-from workers import disk, heal, job
+from workers import disk, job
 from workers.job import Post, run_attempt, take_post
 from workers.recover import Recovery
 
@@ -266,45 +265,6 @@ def test_a_full_quota_with_room_on_the_disk_fails(lab: Lab) -> None:
     run = carried_out(lab, fail="disk_full")
 
     assert (run.state, run.cause) == (RunState.FAILED, "disk_full")
-
-
-def test_three_alike_failures_in_a_row_stop_the_waiting_copies_once(lab: Lab) -> None:
-    """Copies differ in their seed alone; another configuration goes on."""
-    experiment = lab.approve_sweep(seed=(0, 1, 2, 3, 4), lr=(0.1, 0.2), fail="import_error", **AT_ONCE)
-    ours = [run.id for run in lab.ledger.runs(experiment.id) if run.point.params["lr"] == 0.1]
-    for run_id in ours[:3]:
-        attempt(lab, run_id)
-
-    runs = {run.id: run for run in lab.ledger.runs(experiment.id)}
-    assert [runs[run_id].state for run_id in ours[3:]] == [RunState.CANCELLED, RunState.CANCELLED]
-    assert "lr 0.1 failed 3 times in a row with import_error" in (runs[ours[3]].message or "")
-    others = [run.state for run in runs.values() if run.point.params["lr"] == 0.2]
-    assert others == [RunState.QUEUED] * 5
-    notices = told(lab, "experiment.notice")
-    assert len(notices) == 1
-    assert "its 2 remaining runs are not started" in (lab.ledger.notice_text(experiment.id, notices[0]["key"]) or "")
-
-
-def test_a_success_between_breaks_the_row(lab: Lab) -> None:
-    """Two failures, one success, two failures: chance, not the configuration."""
-    experiment = lab.approve(seeds=7)
-    stopped = [heal.stop_copies(lab.ledger, ended(lab, f"{experiment.id}/{n}", ok=n == 3)) for n in (1, 2, 3, 4, 5)]
-    third = heal.stop_copies(lab.ledger, ended(lab, f"{experiment.id}/6", ok=False))
-
-    assert stopped == [[]] * 5
-    assert [run.number for run in third] == [7]
-
-
-def ended(lab: Lab, run_id: str, *, ok: bool) -> Run:
-    """The run has finished or failed, without a process."""
-    bound = lab.ledger.bind(run_id, (CARD.uuid,), "lab-a", 0)
-    leases = Leases(lab.client, 60)
-    lease = leases.claim(run_id, bound.dispatches, (CARD.uuid,), "w")
-    lab.ledger.start(run_id, lease.fence, 1)
-    leases.release(lease)
-    if ok:
-        return lab.ledger.finish(run_id, lease.fence, RunResult())
-    return lab.ledger.fail(run_id, lease.fence, "user_code", "boom")
 
 
 def test_a_moved_run_gets_another_card_from_the_dispatcher(lab: Lab) -> None:

@@ -127,7 +127,7 @@ class ProbeParams(TemplateParams):
         "arch_mismatch",
         "fork_cuda",
     ] = Field("none", description="How it fails")
-    fail_at_step: int = Field(5, ge=1, description="Step at which it fails, counted from 1")
+    fail_at_step: int = Field(5, ge=0, description="Step at which it fails, counted from 1; 0: in its smoke step")
     fail_attempts: int = Field(
         1_000_000, ge=1, description="Attempts that fail; from the next one on it runs through, to test recovery"
     )

@@ -41,6 +41,8 @@ def main(folder: Path) -> int:
     total = spec.max_steps or params.steps
     epochs = max(1, min(spec.epochs or DEFAULT_EPOCHS, total))
     step, curves = resume(attempt)
+    if step == params.fail_at_step == 0 and fails(params, attempt.number):
+        fail(params.fail, attempt, {"step": 0, "steps_total": total, "lr": params.lr})
     stop.save_first()
     log.info("%s probe: steps %d to %d in %d epochs, fails: %s", spec.run_id, step, total, epochs, params.fail)
     began, first, line_at, saved_at = time.monotonic(), step, 0.0, time.monotonic()
