@@ -6,7 +6,7 @@ import json
 import logging
 import sys
 from collections.abc import Iterable, Iterator
-from typing import Any, Literal
+from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
@@ -20,7 +20,7 @@ from agent.reader.wording import say
 from agent.reply import AS_BEFORE, DEFAULT, ONE_SEED, SPREAD, USUAL_DATASET, reply
 from lab.errors import ModelError
 from lab.habits import Value
-from lab.plan import MAX_RUNS, Assumed, Axis, Budget, Frozen, Plan, Range, Scalar, few
+from lab.plan import MAX_RUNS, Assumed, Axis, Budget, Frozen, Plan, Range, Scalar, Search, few
 
 log = logging.getLogger(__name__)
 CASE_FIELDS = frozenset({"models", "dataset", "epochs", "max_steps", "gpus_per_run", "metric", "search", "trials"}) | {
@@ -157,6 +157,7 @@ def _plan(reading: Reading, text: str, previous: PreviousPlan | None, defaults: 
         metric=reading.metric,
         search=_search(reading),
         trials=reading.trials,
+        prune=reading.prune,
         budget=reading.budget,
         priority=reading.priority or "normal",
         deadline=reading.deadline,
@@ -184,8 +185,8 @@ def _still_assumed(reading: Reading, axes: dict[str, Axis], previous: PreviousPl
     return {k: v or AS_BEFORE for k, v in reasons.items() if kept.get(k)}
 
 
-def _search(reading: Reading) -> Literal["grid", "random", "bayesian"]:
-    kinds: tuple[Literal["random", "bayesian"], ...] = ("random", "bayesian")
+def _search(reading: Reading) -> Search:
+    kinds: tuple[Search, ...] = ("random", "bayesian")
     return next((k for k in kinds if k == reading.search), "grid")
 
 
@@ -199,7 +200,12 @@ def _budget(plan: Plan) -> Budget | None:
 
 def _fill_grid(reading: Reading, axes: dict[str, Axis], assumed: dict[str, str]) -> None:
     """Values for the axes whose best value is asked for and whose values nobody gave."""
-    if reading.tunes is None or _search(reading) != "grid":
+    if reading.tunes is None:
+        return
+    if _search(reading) != "grid":
+        for name, (axis, reason) in grids.ranges(reading.tunes, axes).items():
+            axes[name] = axis
+            assumed[f"axes.{name}"] = reason
         return
     for name, (values, reason) in (grids.propose(reading.tunes, axes) or {}).items():
         left = tuple(v for v in values if v not in reading.denied.get(name, ()))

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from lab.plan import Axis, Prune, Scalar, Search
+from lab.pruning import LEFT_ALONE, REDUCTION, rungs
 from lab.space import combinations, listed, rounded
 from lab.trials import Curve, Trial
 
@@ -25,13 +26,10 @@ MOST_RANDOM = 10
 """Trials drawn at random before TPE begins to learn (Optuna's default); of few trials a quarter, two at least."""
 ASKED_AGAIN = 20
 """Draws after which a point that was tried already is replaced by one that was not."""
-REDUCTION = 3
-"""Of the runs that reach a rung the best third goes on (Li et al. 2020, arXiv:1810.05934: eta of 3 or 4)."""
 FEWEST = 3
 """Other runs with a value at the epoch before any is called hopeless."""
 WARM_UP = 0.2
-LEFT_ALONE = 2 / 3
-"""Shares of the epochs: before the first the median is told nothing, after the second stopping saves little."""
+"""Share of the epochs before which the median says little."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +75,7 @@ def hopeless(rule: Prune, mine: Curve, others: Sequence[Curve], epochs: int, max
     import optuna
 
     at = max(mine, default=0)
-    epoch = at if rule == "median" else _rung(at)
+    epoch = at if rule == "median" else max((r for r in rungs(epochs) if r <= at), default=0)
     warm = math.ceil(WARM_UP * epochs) if rule == "median" else 1
     if epoch < warm or at >= epochs * LEFT_ALONE or epoch not in mine:
         return None
@@ -95,11 +93,6 @@ def hopeless(rule: Prune, mine: Curve, others: Sequence[Curve], epochs: int, max
         if step <= epoch:
             trial.report(value, step)
     return Hopeless(rule, epoch, mine[epoch], len(peers)) if trial.should_prune() else None
-
-
-def _rung(epoch: int) -> int:
-    """The last of the epochs 1, 3, 9, ... that has been reached; 0 before the first."""
-    return REDUCTION ** int(math.log(epoch, REDUCTION) + 1e-9) if epoch else 0
 
 
 def _study(search: Search, axes: int, trials: int, seed: str, maximize: bool) -> optuna.Study:

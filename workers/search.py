@@ -15,10 +15,11 @@ from lab.errors import MoveRefused
 from lab.ledger import Ledger
 from lab.objective import choose_metric
 from lab.plan import Plan, number
+from lab.pruning import REDUCTION
 from lab.report import fixed, higher_is_better, metric_name
 from lab.run import FINAL_RUN, HOLDS_CARD, Experiment, Run, RunState
 from lab.trials import Curve, curve_of, trials_of
-from workers.sampler import REDUCTION, Hopeless, hopeless, propose
+from workers.sampler import Hopeless, hopeless, propose
 
 log = logging.getLogger(__name__)
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from agent.reader.numbers import FLAGS
 from agent.reader.page import Page
-from lab.plan import Scalar
+from lab.plan import Prune, Scalar
 
 
 def _rx(pattern: str) -> re.Pattern[str]:
@@ -91,6 +91,7 @@ class Circumstances:
     priority: str | None = None
     metric: str | None = None
     search: str | None = None
+    prune: Prune | None = None
     mode: str | None = None
     schedule: dict[str, Scalar] | None = None
     hints: dict[str, str] = field(default_factory=dict)

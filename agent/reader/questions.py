@@ -6,6 +6,7 @@ from __future__ import annotations
 import math
 import re
 
+from agent import grids
 from agent.reader import commands
 from agent.reader.draft import Draft
 from agent.reader.numbers import FLAGS
@@ -52,8 +53,13 @@ def ask(draft: Draft, stated: Reading, most_runs: int) -> None:
         draft.note("note_counts", told=stated.runs_told, n=total)
         draft.questions.append(say("runs_differ", draft.chinese, told=stated.runs_told, n=total))
     if draws and stated.models and not any(isinstance(a, Range) or size(a) > 1 for a in stated.axes.values()):
-        key = "search_range" if draft.tunes else "what_varies"
-        draft.questions.append(say(key, draft.chinese, axis=", ".join(draft.tunes or ())))
+        unusual = [axis for axis in draft.tunes or () if axis not in grids.RANGES]
+        if unusual:
+            draft.questions.append(say("search_range", draft.chinese, axis=", ".join(unusual)))
+        elif draft.tunes is None:
+            draft.questions.append(say("what_varies", draft.chinese))
+    if stated.trials is not None and not draws:
+        draft.note("note_unused", list=f"trials {stated.trials}")
     if draws and stated.trials is None:
         draft.questions.append(say("how_many_trials", draft.chinese))
     if not stated.models and not draft.doubts:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 
 from agent import catalog
-from agent.reader import changes, commands, dangers, intents, names, tuning
+from agent.reader import changes, commands, dangers, intents, names, searches, tuning
 from agent.reader.counts import Counts
 from agent.reader.draft import Draft, draft_of, unread
 from agent.reader.intents import Facts, Intent
@@ -31,7 +31,7 @@ AGAIN = re.compile(
     FLAGS,
 )
 """Asks for the same once more, so that a plan without a change is meant."""
-KEPT = ("max_steps", "gpus_per_run", "metric", "search", "trials", "budget", "deadline", "mode")
+KEPT = ("max_steps", "gpus_per_run", "metric", "search", "trials", "prune", "budget", "deadline", "mode")
 """Fields that a change of a plan keeps unless it states them."""
 
 
@@ -43,9 +43,11 @@ def read(raw: str, previous: PreviousPlan | None = None, most_runs: int = MAX_RU
     if early:
         return early
     draft = draft_of(text, chinese, previous)
+    searches.settle(draft, previous)
     judge(draft, previous)
     given = {*draft.axes, *draft.told, *draft.expected} | ({"epochs"} if draft.counts.epochs else set())
-    draft.tunes = tuning.wanted(draft.page, given, closely=False)
+    searched = draft.around.search in searches.DRAWS
+    draft.tunes = tuning.wanted(draft.page, given, closely=False, searched=searched)
     draft.tunes_closely = tuning.wanted(draft.page, given, closely=True)
     intent, sure = intents.choose(text, _facts(draft, previous))
     if own_script(text) and (intent in intents.PLANNING or not sure):
@@ -156,6 +158,7 @@ def _plan(draft: Draft, intent: Intent, previous: PreviousPlan | None, most_runs
         metric=around.metric,
         search=around.search,
         trials=_int(told.trials),
+        prune=around.prune,
         budget=_budget(told),
         priority=_priority(around.priority),
         deadline=around.deadline,

@@ -7,7 +7,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict
 
 from agent.reader.intents import PLANNING, Intent
-from lab.plan import Axis, Budget, Frozen, Plan, Priority, Range, Scalar
+from lab.plan import Axis, Budget, Frozen, Plan, Priority, Prune, Range, Scalar
 
 Search = str
 
@@ -27,6 +27,7 @@ class PreviousPlan(BaseModel):
     metric: str | None = None
     search: str | None = None
     trials: int | None = None
+    prune: Prune | None = None
     budget: Budget | None = None
     priority: str | None = None
     deadline: str | None = None
@@ -84,6 +85,7 @@ class Reading(Frozen):
     metric: str | None = None
     search: str | None = None
     trials: int | None = None
+    prune: Prune | None = None
     budget: Budget | None = None
     priority: Priority | None = None
     deadline: str | None = None

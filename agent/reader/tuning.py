@@ -33,14 +33,15 @@ BEFORE = re.compile(rf"(?<!fine-)(?<!fine ){ASKED}", FLAGS)
 """In front of an axis: its best value is asked for, whatever else the message is about."""
 
 
-def wanted(page: Page, given: set[str], *, closely: bool) -> tuple[str, ...] | None:
+def wanted(page: Page, given: set[str], *, closely: bool, searched: bool = False) -> tuple[str, ...] | None:
     """The axes that shall be tuned and have no values in the message, in its order; None when nothing is to be tuned.
 
     Args:
         given: axes that the message gives values for.
         closely: only axes right behind `tune`, `best` or the like count, and there has to be one.
+        searched: a search is asked for already, whatever the words.
     """
-    if not TUNES.search(page.text):
+    if not searched and not TUNES.search(page.text):
         return None
     keys = {name: axis_table.BY_NAME[name].key for name in NUMBERED} | WORDS | {"epochs": EPOCHS}
     found = {n: m.span() for n, key in keys.items() if n not in given and (m := key.search(page.left))}

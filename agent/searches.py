@@ -1,0 +1,89 @@
+"""A plan whose values are drawn while it runs: what of it cannot be, and what has to be said about it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from lab.language import Phrasebook, is_chinese
+from lab.plan import Plan, Point, Range, Scalar, number
+from lab.pruning import rungs
+from lab.space import combinations
+
+WORDS = Phrasebook(
+    {
+        "what_varies": (
+            "What shall the search vary, and over which range? For example lr 1e-5 to 1e-1.",
+            "要搜索哪个参数，范围是多少？例如 lr 1e-5 到 1e-1。",
+        ),
+        "how_many": ("How many trials may the search take?", "搜索一共试多少次？"),
+        "too_small": (
+            "{axes} has only {n} different points, and the search would try {trials}. Shall I run each of the {n} once, "
+            "or draw from a wider range?",
+            "{axes} 只有 {n} 个不同的点，而搜索要试 {trials} 次。是把这 {n} 个各跑一次，还是换更大的范围？",
+        ),
+        "pruned": (
+            "runs below the median of the others are stopped early; the estimate counts each at full length",
+            "低于其他 run 中位数的会提前停止；估计按全部跑完计算",
+        ),
+        "halved": (
+            "successive halving: at epochs {epochs} only the best third goes on; the estimate counts each run at full "
+            "length",
+            "逐次减半：在第 {epochs} 轮只保留最好的三分之一；估计按全部跑完计算",
+        ),
+        "too_short_to_prune": (
+            "a run of {n} is too short to be stopped early, so each runs to its end",
+            "{n} 太短，无法提前停止，所以每个都跑完",
+        ),
+        "budget": (
+            "nothing more is started once {hours} GPU-h are used; what runs then is finished",
+            "用满 {hours} GPU 小时后不再启动新的 run；正在跑的会跑完",
+        ),
+    }
+)
+
+
+def question(plan: Plan) -> str | None:
+    """What has to be answered before the search can start; None when nothing has."""
+    chinese = is_chinese(plan.request_text)
+    if not plan.drawn:
+        return WORDS.say("what_varies", chinese)
+    if plan.trials is None:
+        return WORDS.say("how_many", chinese)
+    points = combinations(plan.drawn)
+    if points is not None and plan.trials > points:
+        axes = ", ".join(plan.in_words(f"axes.{name}") for name in plan.drawn)
+        return WORDS.say("too_small", chinese, axes=axes, n=points, trials=plan.trials)
+    return None
+
+
+def settled(plan: Plan) -> Plan:
+    """The plan with what people should know of its search among its notes; a rule that could stop nothing is gone."""
+    chinese, notes = is_chinese(plan.request_text), list(plan.notes)
+    prune = plan.prune
+    if prune is not None and (plan.epochs is None or plan.epochs < 2):
+        length = plan.in_words("epochs" if plan.epochs else "max_steps")
+        notes.append(WORDS.say("too_short_to_prune", chinese, n=length))
+        prune = None
+    elif prune == "halving":
+        notes.append(WORDS.say("halved", chinese, epochs=", ".join(map(str, rungs(plan.epochs or 1)))))
+    elif prune == "median":
+        notes.append(WORDS.say("pruned", chinese))
+    if plan.budget and plan.budget.gpu_hours:
+        notes.append(WORDS.say("budget", chinese, hours=number(plan.budget.gpu_hours)))
+    return plan.model_copy(update={"prune": prune, "notes": tuple(notes)})
+
+
+def extremes(plan: Plan) -> Iterator[Point]:
+    """Points between which all others lie, to be checked against what a template takes."""
+    firsts = {(point.model, point.dataset): point for point in plan.points()}
+    for point in firsts.values():
+        yield point
+        for name, axis in plan.drawn.items():
+            ends: tuple[Scalar, ...] = (axis.low, axis.high) if isinstance(axis, Range) else axis
+            for value in ends:
+                yield point.model_copy(update={"params": {**point.params, name: _typed(value)}})
+
+
+def _typed(value: Scalar) -> Scalar:
+    """A whole number where it is one: a range holds both ends as floats, and a batch size is an integer."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
