@@ -40,7 +40,8 @@ _TROUBLE = re.compile(
     r"|abort|cancelled|stuck|no progress|signal|sigterm|stopped|interrupt|preempt|xid|stalled|no output"
 )
 _LOSS = re.compile(
-    r"(?<![a-z_])(?:train_?|training )?loss['\"]?\s{0,3}[:=]?\s{0,3}(?:tensor\()?\(?([-+]?(?:nan|inf\w*|\d[\d.e+-]*))"
+    r"(?:(?<![a-z_])(?:train_?|training )?loss|损失)"
+    r"['\"]?\s{0,3}[:=]?\s{0,3}(?:tensor\()?\(?([-+]?(?:nan|inf\w*|\d[\d.e+-]*))"
 )
 _GRAD_NAN = re.compile(r"grad_?norm['\"]?\s{0,3}[:=]\s{0,3}(?:tensor\()?(?:nan|inf)")
 
@@ -173,14 +174,14 @@ class Log:
 
     def losses(self) -> list[float]:
         """The last values of the training loss, in order."""
-        lines = (line for line in self.low[-LOSSES_IN:] if "loss" in line)
+        lines = (line for line in self.low[-LOSSES_IN:] if "loss" in line or "损失" in line)
         matches = (match for line in lines if (match := _LOSS.search(line)))
         return [value for match in matches if (value := _number(match.group(1))) is not None]
 
     def first_nan_loss(self) -> int | None:
         """Index of the line in which the training loss first is no number."""
         for index, line in enumerate(self.low):
-            if "loss" in line and ("nan" in line or "inf" in line):
+            if ("loss" in line or "损失" in line) and ("nan" in line or "inf" in line):
                 match = _LOSS.search(line)
                 value = _number(match.group(1)) if match else None
                 if value is not None and no_number(value):

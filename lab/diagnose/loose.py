@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lab.diagnose.machine import FEWER, SMALLER
+from lab.diagnose.resources import FEWER, SMALLER
 from lab.diagnose.rules import GENERIC, LINE, PATH, Cause, Rule, any_of
 
 

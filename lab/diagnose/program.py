@@ -62,12 +62,13 @@ PROGRAM: tuple[Rule, ...] = (
     Rule(
         "import_error",
         SYMPTOM,
-        any_of("command not found | executable file not found | versionconflict | : not found"),
+        any_of("command not found | executable file not found | versionconflict | : not found | 未找到命令"),
         "The program {} is not on this host: install it or correct the command.",
         value=r"([\w./-]+): (?:command )?not found|\"([\w./-]+)\": executable",
         otherwise="it calls",
         unless=("404",),
-        only=r"command not found|executable file not found|versionconflict|\bline \d+: [\w./-]+: not found|sh: \d+: ",
+        only=r"command not found|未找到命令|executable file not found|versionconflict"
+        r"|\bline \d+: [\w./-]+: not found|sh: \d+: ",
         shell=True,
     ),
     # -- compilers ---------------------------------------------------------------------------------------------------
@@ -181,7 +182,7 @@ PROGRAM: tuple[Rule, ...] = (
             requested access to the resource is denied | pull access denied | unauthorized: | token is required
             localtokennotfounderror | token*not found*login | not logged in | you need to login | please log in
             permission_denied: | host key verification failed | noauth authentication | wrongpass
-            does not have storage.objects | proxy authentication required
+            does not have storage.objects | proxy authentication required | (401) when calling | (403) when calling
             """
         ),
         "Access to {} was refused: ask for access and store a valid token on the host in the agreed way.",
@@ -246,7 +247,8 @@ PROGRAM: tuple[Rule, ...] = (
             connection timed out | connection aborted | connection refused | connection broken
             connection reset by peer | connectionreseterror | no route to host | network is unreachable
             name or service not known | couldn't connect to | failed to connect to all addresses | i/o timeout
-            stale file handle | transport endpoint is not connected
+            stale file handle | transport endpoint is not connected | 拒绝连接 | 连接被拒绝 | 连接超时 | 网络不可达
+            没有到主机的路由 | 连接被对方 | 名称解析暂时失败 | 域名解析暂时失败 | 未知的名称或服务 | 无法解析主机
             """
         ),
         "The network or {} failed: start again in a while.",
@@ -262,7 +264,7 @@ PROGRAM: tuple[Rule, ...] = (
         any_of(
             """
             permissionerror | permission denied | errno 13] | operation not permitted | read-only file system
-            insufficient permissions | eacces | 权限不够 | 没有权限
+            insufficient permissions | eacces | 权限不够 | 没有权限 | 不允许的操作 | 只读文件系统
             """
         ),
         "The run may not use {}: choose a folder it may write to, or ask for the rights.",
@@ -319,7 +321,8 @@ PROGRAM: tuple[Rule, ...] = (
             can't load*for ' | couldn't locate | not found on disk | data directory*not | no such dataset
             unable to find the | readerror: | nonmatchingsplitssizeserror | nonmatchingchecksumerror
             compressed file ended before | is empty | crc error | not a gzipped file | 数据集不存在 | 找不到
-            nosuchfile | path does not exist | image not found | imread_ | manifest*not found
+            nosuchfile | path does not exist | image not found | imread_ | manifest*not found | datafilesnotfounderror
+            (404) when calling | 没有那个文件或目录
             """
         ),
         "Data is missing or damaged: {}; check the path against the working folder and this host's data folder.",

@@ -1,4 +1,4 @@
-"""The form of a rule, and the causes; the rules themselves stand in machine.py and program.py."""
+"""The form of a rule, and the causes; the rules themselves stand in resources.py, machine.py and program.py."""
 
 from __future__ import annotations
 

@@ -12,6 +12,7 @@ from lab.diagnose.log import LONGEST, Log, Traceback, holds, no_number
 from lab.diagnose.loose import LOOSE
 from lab.diagnose.machine import MACHINE
 from lab.diagnose.program import PROGRAM
+from lab.diagnose.resources import RESOURCES
 from lab.diagnose.rules import GENERIC, RETRYABLE, ROOT, SPECIFIC, STATUS, SYMPTOM, Cause, Rule
 
 
@@ -163,7 +164,7 @@ def diagnose(
 def _signs(log: Log, tracebacks: list[Traceback]) -> list[Sign]:
     """What the rules find; the loose ones are asked only when the others know nothing that still holds."""
     everywhere = range(len(log))
-    signs = _found(log, tracebacks, (*MACHINE, *PROGRAM), everywhere)
+    signs = _found(log, tracebacks, (*RESOURCES, *MACHINE, *PROGRAM), everywhere)
     if any(sign.weight > 0 for sign in signs):
         return signs
     ends = {*everywhere[log.tail(LAST_LINES) :], *(i for t in tracebacks for i in range(t.end, t.end + 3))}
@@ -362,9 +363,18 @@ def _despite_success(log: Log, signs: list[Sign], tracebacks: list[Traceback]) -
 
 
 def _nothing(log: Log, ending: Ending) -> Diagnosis:
-    last = log.last()
-    if ending.exit_code in (0, None):
+    """No sign at all: a failed run counts as the training code's, which nobody should take for a finding."""
+    last, status = log.last(), ending.exit_code
+    if status == 0:
         return Diagnosis("none", last, "Nothing failed.", False)
-    advice = f"It ended with status {ending.exit_code} and said no more: run it by hand to see why."
-    last = next((line for line in reversed(log.lines) if _FATAL.search(line[:LONGEST])), last)
-    return Diagnosis("user_code", last or f"exit status {ending.exit_code}", advice, False)
+    if status is None:
+        return Diagnosis("none", last, "Nothing in the log tells of a failure, and how it ended is not known.", False)
+    complaint = next((line for line in reversed(log.lines) if _FATAL.search(line[:LONGEST])), None)
+    if complaint:
+        advice = f"It ended with status {status}, and this last complaint is of no known kind: read the log around it."
+    else:
+        advice = (
+            f"Nothing in the log tells why it ended with status {status}; user_code is a guess. Run it by hand, and "
+            "look where it writes its errors."
+        )
+    return Diagnosis("user_code", complaint or last or f"exit status {status}", advice, False)

@@ -60,6 +60,23 @@ def test_the_status_speaks_where_the_log_is_silent(log: str, code: int | None, c
 
 
 @pytest.mark.parametrize(
+    ("log", "status", "cause", "says"),
+    [
+        ("epoch 3 loss 0.5\nepoch 4 loss 0.4", 1, "user_code", "Nothing in the log tells why it ended with status 1"),
+        ("epoch 3 loss 0.5\nbrzl: panic in stage 4", 1, "user_code", "this last complaint is of no known kind"),
+        ("epoch 3 loss 0.5", None, "none", "how it ended is not known"),
+        ("epoch 3 loss 0.5", 0, "none", "Nothing failed."),
+    ],
+)
+def test_a_log_that_tells_nothing_is_not_made_to_speak(log: str, status: int | None, cause: str, says: str) -> None:
+    """A guess that reads like a finding sends somebody to look for a bug that is not there."""
+    found = diagnose(log, status)
+
+    assert found.cause == cause
+    assert says in found.advice
+
+
+@pytest.mark.parametrize(
     ("line", "named"),
     [
         ("ModuleNotFoundError: No module named 'apex.amp'", "apex.amp"),
