@@ -7,12 +7,12 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 
-from keeper.cardlock import CardLock
 from keeper.cards import CardSource, Running, assign_roles, card_source, kept_card
 from keeper.keeping import Keeping, MakeHold, make_hold
 from keeper.policy import Policy
 from keeper.stop import Stop
 from lab.card import Card, CardRole, HostCards, KeeperStatus
+from lab.cardlock import CardLock
 from lab.errors import CardError, ConfigError
 from lab.keeperorders import Look
 
@@ -155,7 +155,7 @@ class Watch:
             log.info("%s: GPU Keeper stopped.", self._keeping.card)
             self._keeping = None
         if self._lock is not None:
-            self._lock.release()
+            self._lock.close()
             self._lock = None
         self._elsewhere = None
 
@@ -269,10 +269,10 @@ class Watch:
             return
         if self._keeping is not None:
             return
-        lock = CardLock(self._data_dir, card.uuid)
-        holder = lock.take()
-        if holder is not None:
-            self._held_elsewhere(card, holder)
+        lock = CardLock(self._data_dir, card.uuid, "keeper")
+        if not lock.take_at_once():
+            self._held_elsewhere(card, lock.group() or 0)
+            lock.close()
             return
         self._elsewhere, self._lock = None, lock
         self._keeping = Keeping(card, self._policy, self._make, held_s=self._held_before(card.uuid))

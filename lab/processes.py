@@ -8,8 +8,14 @@ import os
 import signal
 import sys
 import time
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import psutil
 
 PR_SET_PDEATHSIG = 1  # linux/prctl.h
+MARK = "OVERNIGHT_ATTEMPT"
+"""Variable that all processes of an attempt have from its trainer, whatever sessions they make for themselves."""
 CLOCK_TICK_S = 1.0
 """The kernel tells a process's start in ticks since boot, and the boot in whole seconds."""
 
@@ -62,3 +68,33 @@ def end_group(pgid: int, grace_s: float, wait_s: float = 5.0) -> bool:
                 return True
             time.sleep(0.05)
     return not group_alive(pgid)
+
+
+def end_marked(mark: str, wait_s: float = 5.0) -> bool:
+    """SIGKILL to every process of this user whose environment bears the mark; True when none is left after `wait_s`.
+
+    No mark: nothing is done. A process that emptied its environment is no longer known as the attempt's.
+    """
+    import psutil
+
+    deadline = time.monotonic() + wait_s
+    while mark and (found := marked(mark)):
+        for process in found:
+            with contextlib.suppress(psutil.Error):
+                process.kill()
+        if time.monotonic() >= deadline:
+            return False
+        time.sleep(0.05)
+    return True
+
+
+def marked(mark: str) -> list[psutil.Process]:
+    """The living processes of this user, but for this one, that bear the mark."""
+    import psutil
+
+    found = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error, OSError):  # a zombie has no environment, a stranger's is not for us
+            if process.pid != os.getpid() and process.environ().get(MARK) == mark:
+                found.append(process)
+    return found

@@ -13,6 +13,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, V
 from pydantic_settings import BaseSettings, EnvSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
 
 from lab.errors import ConfigError
+from lab.processes import MARK
 
 PREFIX = "OVERNIGHT_"
 WELL_KNOWN = {
@@ -231,7 +232,7 @@ def _read(path: Path) -> dict[str, Any]:
 def _check_environment(env: Mapping[str, str]) -> None:
     """pydantic-settings ignores unknown names with its prefix; a misspelt one must not pass in silence."""
     for name in env:
-        if not name.upper().startswith(PREFIX) or name == "OVERNIGHT_CONFIG":
+        if not name.upper().startswith(PREFIX) or name in ("OVERNIGHT_CONFIG", MARK):
             continue
         first = name[len(PREFIX) :].split("__")[0].lower()
         if first not in Settings.model_fields:

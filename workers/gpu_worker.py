@@ -93,13 +93,16 @@ class GpuWorker(Worker):
         jobs.release_after_child()
 
 
-def serve(settings: Settings, card: Card, threads: int | None, parent: int) -> None:
-    """Serves the card's queue until SIGTERM; for a freshly forked process with SIGTERM and SIGINT blocked."""
+def serve(settings: Settings, card: Card, name: str, threads: int | None, parent: int) -> None:
+    """Serves the card's queue until SIGTERM; for a freshly forked process with SIGTERM and SIGINT blocked.
+
+    Args:
+        name: from `worker_name`; the supervisor knows by it whether a card's holder lives.
+    """
     die_with_parent()
     if os.getppid() != parent:
         return
     os.setpgid(0, 0)  # Ctrl-C in a terminal is for the supervisor, who ends us in order
-    name = worker_name(settings.host, card)
     jobs.take_post(jobs.Post(settings, name, card, threads))
     client = store.connect(settings, decode=False)
     client.set_retry(Retry(ExponentialBackoff(cap=1.0, base=0.05), round(settings.run.lease_s)))
@@ -119,7 +122,7 @@ def serve(settings: Settings, card: Card, threads: int | None, parent: int) -> N
 
 def worker_name(host: str, card: Card) -> str:
     """A name that no worker had before: RQ keeps a crashed one's for a while, and a lease names its holder by it."""
-    return f"{holder_prefix(host)}{card.index}.{os.getpid()}.{uuid.uuid4().hex[:8]}"
+    return f"{holder_prefix(host)}{card.index}.{uuid.uuid4().hex[:12]}"
 
 
 def holder_prefix(host: str) -> str:

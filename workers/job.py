@@ -16,6 +16,7 @@ from typing import TypeVar
 
 from lab import estimate, store
 from lab.card import Card
+from lab.cardlock import CardLock
 from lab.diagnose import Cause, Diagnosis, diagnose
 from lab.errors import CardError, FenceError, LeaseRefused, MoveRefused, OperatorError, UnknownRecord
 from lab.leases import Lease, Leases
@@ -23,7 +24,6 @@ from lab.ledger import Ledger
 from lab.run import Run, RunResult, RunSpec, RunState
 from lab.settings import Settings
 from workers import copies, cures, datasets, disk, heal, launch, oomkills
-from workers.cardlock import CardLock
 from workers.recover import lose, release_card
 from workers.rundir import RunDir, read_log, read_result, unfinished
 from workers.templates import TEMPLATES
@@ -96,7 +96,7 @@ def release_after_child() -> None:
         return
     client = store.connect(_post.settings)
     try:
-        if not release_card(_post.settings, client, _post.card.uuid, _post.worker):
+        if not release_card(_post.settings, client, _post.card.uuid, _post.worker.__eq__):
             log.warning("card %s: what its child held is left to expire", _post.card.uuid)
     except store.AWAY as error:
         log.warning("card %s: what its child held is left to expire: %s", _post.card.uuid, error)
@@ -162,7 +162,7 @@ class Attempt:
         gone = False
         try:
             for lock in locks:
-                lock.name_group(trainer.pid)
+                lock.name_group(trainer.pid, trainer.mark)
             post = self.post
             watch = Watch(self.ledger, self.leases, self.lease, self.since, trainer, folder, post.settings, stop_asked)
             ending = watch.follow(self._started(trainer.pid))

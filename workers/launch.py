@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from lab.processes import die_with_parent, end_group
+from lab.processes import MARK, die_with_parent, end_group, end_marked
 
 PASSED = (
     "PATH",
@@ -72,11 +72,16 @@ def environment(cards: Sequence[str], threads: int | None, ours: Mapping[str, st
 
 
 class Trainer:
-    """A running attempt: the process that leads its group, `pid` being the group's number too."""
+    """A running attempt: the process that leads its group, `pid` being the group's number too.
 
-    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+    Args:
+        mark: in the environment of all that descends from it.
+    """
+
+    def __init__(self, process: subprocess.Popen[bytes], mark: str) -> None:
         self._process = process
         self.pid = process.pid
+        self.mark = mark
 
     def wait(self, timeout_s: float) -> int | None:
         """The exit status, as soon as there is one; None when it still runs after `timeout_s`."""
@@ -114,12 +119,13 @@ class Trainer:
         self._signal(signal.SIGKILL)
 
     def gone(self, wait_s: float = 5.0) -> bool:
-        """What is left of the group is killed; True when nothing is left."""
+        """What is left of the group, or left it and went on by itself, is killed; True when nothing is left."""
         if self._process.poll() is None:
             self.kill()
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._process.wait(wait_s)
-        return end_group(self.pid, grace_s=0.0, wait_s=wait_s)
+        ended = end_group(self.pid, grace_s=0.0, wait_s=wait_s)
+        return end_marked(self.mark, wait_s) and ended
 
     def _ask(self, sig: signal.Signals) -> None:
         if self._process.poll() is None:
@@ -139,6 +145,7 @@ def start(module: str, attempt: Path, env: Mapping[str, str], inherit: Sequence[
     Raises:
         OSError: the attempt's directory cannot be written.
     """
+    mark = str(attempt)
     with (attempt / "log.txt").open("ab") as log:
         return Trainer(
             subprocess.Popen(
@@ -147,11 +154,12 @@ def start(module: str, attempt: Path, env: Mapping[str, str], inherit: Sequence[
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 cwd=attempt,
-                env=dict(env),
+                env={**env, MARK: mark},
                 start_new_session=True,
                 pass_fds=tuple(inherit),
                 preexec_fn=_dying_with(os.getpid()),
-            )
+            ),
+            mark,
         )
 
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Hashable, Iterable
 from rq import Queue
 
 from lab import hosts
+from lab.cardlock import CardLock
 from lab.errors import FenceError, MoveRefused, UnknownRecord
 from lab.leases import Lease, Leases
 from lab.ledger import Ledger
@@ -18,7 +19,6 @@ from lab.run import HOLDS_CARD, Answer, Experiment, Request, RequestState, Run, 
 from lab.settings import Settings
 from lab.store import Client
 from workers import disk
-from workers.cardlock import CardLock
 
 log = logging.getLogger(__name__)
 
@@ -51,22 +51,26 @@ def lose(ledger: Ledger, run: Run, fence: int, why: str, max_attempts: int, caus
     return moved
 
 
-def release_card(settings: Settings, client: Client, card: str, holder_prefix: str) -> bool:
+def release_card(settings: Settings, client: Client, card: str, is_dead: Callable[[str], bool]) -> bool:
     """What a dead worker of this host held is free and its run is back in the queue; False to try again.
 
-    The card's lock proves that nothing runs there any more, so the lease need not run out first.
+    The card's lock proves that nothing runs there any more, so the lease need not run out first. A card that another
+    one's worker has for a run of several cards stays that run's.
 
     Args:
-        holder_prefix: how the names of the workers begin that are known to be dead.
+        is_dead: whether the worker of this name is known to be dead.
     """
+    leases = Leases(client, settings.run.lease_s)
+    held = leases.held(card)
+    if held and not is_dead(str(held["holder"])):
+        return True
     lock = CardLock(settings.data_dir, card)
     try:
         if not lock.clear(wait_s=5.0):
-            log.error("card %s: process group %s does not end", card, lock.group())
+            log.error("card %s does not come free: it is held by %s; end that by hand", card, lock.holders())
             return False
-        leases = Leases(client, settings.run.lease_s)
         held = leases.held(card)
-        if held and str(held["holder"]).startswith(holder_prefix):
+        if held and is_dead(str(held["holder"])):
             lease = Lease(run_id=held["run_id"], fence=held["fence"], cards=(card,), holder=held["holder"])
             _release(Ledger(client), leases, lease, settings.run.max_attempts)
     finally:

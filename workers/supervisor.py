@@ -14,10 +14,10 @@ from multiprocessing.context import ForkProcess
 
 from lab import hosts, store
 from lab.card import SERVING, Card, Host
+from lab.cardlock import CardLock
 from lab.errors import CardError, OperatorError
 from lab.settings import Settings
-from workers.cardlock import CardLock
-from workers.gpu_worker import STOPS, holder_prefix, serve
+from workers.gpu_worker import STOPS, holder_prefix, serve, worker_name
 from workers.host import Speed, describe, disk_free, threads
 from workers.recover import release_card
 
@@ -46,6 +46,8 @@ class Slot:
 
     card: Card
     process: ForkProcess | None = None
+    worker: str = ""
+    """Name of the process, or of the last one."""
     started_at: float = 0.0
     deaths: int = 0
     due: float = 0.0
@@ -124,7 +126,8 @@ class Supervisor:
 
     def _start(self, slot: Slot) -> None:
         training = sum(1 for other in self.slots.values() if other.card.simulated)
-        args = (self.settings, slot.card, threads(slot.card, training), os.getpid())
+        slot.worker = worker_name(self.settings.host, slot.card)
+        args = (self.settings, slot.card, slot.worker, threads(slot.card, training), os.getpid())
         # Blocked until the child has handlers of its own: with ours it would take a stop for the supervisor's.
         signal.pthread_sigmask(signal.SIG_BLOCK, STOPS)
         try:
@@ -154,9 +157,14 @@ class Supervisor:
     def _release(self, card: Card) -> bool:
         """Whatever a dead worker of this host held on the card is free; False to try again."""
         try:
-            return release_card(self.settings, self.client, card.uuid, holder_prefix(self.settings.host))
+            return release_card(self.settings, self.client, card.uuid, self._is_dead)
         except store.AWAY:
             return False
+
+    def _is_dead(self, worker: str) -> bool:
+        """True for a worker of this host that this process has buried, or that an earlier one had."""
+        alive = {slot.worker for slot in self.slots.values() if slot.process is not None}
+        return worker.startswith(holder_prefix(self.settings.host)) and worker not in alive
 
     def _follow_cards(self) -> None:
         if self._clock() < self._looked_at + LOOK_EVERY_S:

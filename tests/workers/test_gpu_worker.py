@@ -29,7 +29,7 @@ CARD = Card(uuid="SIM-lab-a-0", index=0, name="Simulated card", host="lab-a", si
 def worker(settings: Settings, lab: Lab) -> Iterator[multiprocessing.Process]:
     """A worker of card 0 in a process of its own."""
     signal.pthread_sigmask(signal.SIG_BLOCK, STOPS)
-    process = _fork.Process(target=serve, args=(settings, CARD, 1, os.getpid()))
+    process = _fork.Process(target=serve, args=(settings, CARD, worker_name("lab-a", CARD), 1, os.getpid()))
     process.start()
     signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPS)
     yield process  # type: ignore[misc]

@@ -10,8 +10,8 @@ from pathlib import Path
 import psutil
 import pytest
 
+from lab.cardlock import CardLock
 from workers import launch
-from workers.cardlock import CardLock
 
 
 def test_tokens_are_not_passed_on() -> None:
@@ -106,3 +106,33 @@ def test_the_lock_of_a_card_stays_with_the_trainer(tmp_path: Path, module: str) 
     assert held_by == trainer.pid
     assert cleared
     assert trainer.wait(2) in (-signal.SIGTERM, -signal.SIGKILL)
+
+
+def test_a_daemon_that_the_trainer_left_behind_ends_with_the_attempt(tmp_path: Path) -> None:
+    """In a session of its own no group reaches it, and it would keep the card from every run that comes after."""
+    (tmp_path / "leaving_stub.py").write_text(
+        "import os, pathlib, sys, time\n"
+        "if os.fork() == 0:\n"
+        "    os.setsid()\n"
+        "    if os.fork() == 0:\n"
+        "        (pathlib.Path(sys.argv[1]) / 'daemon').write_text(str(os.getpid()))\n"
+        "        time.sleep(600)\n"
+        "    os._exit(0)\n"
+        "os.wait()\n"
+        "while not (pathlib.Path(sys.argv[1]) / 'daemon').exists(): time.sleep(0.01)\n"
+    )
+    attempt = tmp_path / "attempt-1"
+    attempt.mkdir()
+    lock, after = CardLock(tmp_path, "GPU-1"), CardLock(tmp_path, "GPU-1")
+    lock.take(0)
+    trainer = launch.start("leaving_stub", attempt, {"PYTHONPATH": str(tmp_path)}, [lock.file])
+    ended = trainer.wait(20)
+    daemon = psutil.Process(int((attempt / "daemon").read_text()))
+    lock.close()
+
+    gone = trainer.gone()
+
+    assert (ended, gone) == (0, True)
+    assert not psutil.wait_procs([daemon], timeout=5)[1]
+    after.take(0)
+    after.close()

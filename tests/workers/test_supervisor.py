@@ -64,6 +64,23 @@ def test_a_killed_childs_run_goes_on_too(lab: Lab) -> None:
     assert (done.state, done.fence, done.losses) == (RunState.FINISHED, 2, 1)
 
 
+def test_a_dead_worker_of_a_second_card_costs_the_run_on_both_nothing(lab: Lab) -> None:
+    """The run's own worker lives; its trainer holds that card's lock too, and was killed by it."""
+    lab.train = 2
+    experiment = lab.approve(steps=60, gpus=2)
+    lab.start()
+    run_id = f"{experiment.id}/1"
+    until(lambda: (p := lab.ledger.progress([run_id])) and p[run_id].step > 5)
+    own = worker_of(lab.ledger.run(run_id).pid or 0)
+
+    other = next(worker for worker in workers_of(lab) if worker != own)
+    other.kill()
+    until(lambda: len([w for w in workers_of(lab) if w.status() != psutil.STATUS_ZOMBIE]) == 2)
+    (done,) = lab.ended(experiment, within_s=30)
+
+    assert (done.state, done.fence, done.losses) == (RunState.FINISHED, 1, 0)
+
+
 def test_a_cancelled_run_stops_and_its_card_takes_the_next(lab: Lab) -> None:
     """From the button to the free card."""
     lab.train = 1
