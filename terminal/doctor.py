@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import shutil
 from collections.abc import Callable, Iterator
 from typing import Literal
 
-from lab import hosts, store
+from lab import hosts, store, tally
 from lab.card import SERVING
 from lab.errors import ConfigError, ModelError, OperatorError, OvernightError
 from lab.run import Record
@@ -38,7 +39,7 @@ Check = Callable[[Settings], Iterator[Finding]]
 def examine(settings: Settings) -> list[Finding]:
     """Every check's findings; a check that breaks is itself a finding."""
     findings: list[Finding] = []
-    for check in (_redis, _cards, _hosts, _model, _slack, _disk, _datasets, _ledger):
+    for check in (_redis, _cards, _hosts, _model, _slack, _disk, _datasets, _ledger, _estimates):
         try:
             findings += check(settings)
         except (OvernightError, OSError) as error:
@@ -164,3 +165,16 @@ def _ledger(settings: Settings) -> Iterator[Finding]:
     if not seen.found:
         kept = f"{seen.n_runs} runs of {seen.n_experiments} experiments"
         yield Finding(part="ledger", state="ok", detail=f"{kept}; ledger and run directories agree")
+
+
+def _estimates(settings: Settings) -> Iterator[Finding]:
+    """How right the lengths of runs were told; nothing before the first."""
+    try:
+        told = tally.parse(store.connect(settings).hgetall(tally.KEY)).predictions
+    except store.AWAY:
+        return
+    for basis, seen in sorted(told.items()):
+        share, factor = seen.within_p90 / seen.runs, math.exp(seen.abs_log_error / seen.runs)
+        what = "runs of known kinds" if basis == "known" else "runs of kinds that were new"
+        right = f"{100 * share:.0f} % within p90 (90 wanted), p50 off by a factor of {factor:.2f} (mean)"
+        yield Finding(part="estimates", state="ok", detail=f"{seen.runs} {what}: {right}")

@@ -14,8 +14,9 @@ from lab import census, hosts, leases
 from lab.card import READING_MAX_AGE_S, Card, Host, HostCards
 from lab.census import Census
 from lab.plan import PRIORITIES
+from lab.run import Spent
 from lab.store import AWAY, PREFIX, Client
-from lab.tally import WAIT_BOUNDS_S
+from lab.tally import WAIT_BOUNDS_S, Tally
 
 log = logging.getLogger(__name__)
 
@@ -138,8 +139,45 @@ def _of_work(numbers: Census, now: float) -> Iterator[Metric]:
         attempts.add_metric(labels, count)
     yield attempts
     yield CounterMetricFamily("overnight_gpu_seconds", "Seconds for which ended runs held cards.", value=tally.gpu_s)
+    yield from _of_model(tally.model)
     joules = "Energy of those ended runs for which it is known."
     yield CounterMetricFamily("overnight_energy_joules", joules, value=tally.energy_j)
+    yield from _of_predictions(tally)
+
+
+def _of_predictions(tally: Tally) -> Iterator[Metric]:
+    told = CounterMetricFamily(
+        "overnight_predictions", "Runs that ended after their length had been told.", labels=["basis"]
+    )
+    within = CounterMetricFamily(
+        "overnight_predictions_within_p90",
+        "Of those, runs that took no longer than nine in ten should.",
+        labels=["basis"],
+    )
+    error = CounterMetricFamily(
+        "overnight_prediction_abs_log_error", "Sum of |log(actual / p50)| of those runs.", labels=["basis"]
+    )
+    bias = GaugeMetricFamily(
+        "overnight_prediction_bias", "Mean of log(actual / p50): above 0 runs take longer than told.", labels=["basis"]
+    )
+    for basis, seen in sorted(tally.predictions.items()):
+        told.add_metric([basis], seen.runs)
+        within.add_metric([basis], seen.within_p90)
+        error.add_metric([basis], seen.abs_log_error)
+        bias.add_metric([basis], seen.log_error / seen.runs)
+    yield from (told, within, error, bias)
+
+
+def _of_model(spent: Spent) -> Iterator[Metric]:
+    yield CounterMetricFamily("overnight_model_calls", "Calls of the language model that were answered.", spent.calls)
+    tokens = CounterMetricFamily("overnight_model_tokens", "Tokens of those calls.", labels=["direction"])
+    tokens.add_metric(["in"], spent.tokens_in)
+    tokens.add_metric(["out"], spent.tokens_out)
+    yield tokens
+    told = "Tokens among them that were estimated, because the endpoint told none."
+    yield CounterMetricFamily("overnight_model_tokens_estimated", told, spent.estimated)
+    if spent.money is not None:
+        yield CounterMetricFamily("overnight_model_cost", "Their cost by the prices in model.price_*.", spent.money)
 
 
 def _waiting(numbers: Census, now: float) -> Iterator[Metric]:

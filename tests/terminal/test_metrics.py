@@ -20,7 +20,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from bot.conversation import Conversation
 from bot.outbox import Note, Outbox
-from lab import hosts
+from lab import hosts, tally
 from lab import store as stores
 from lab.card import Card, Host, HostCards, KeeperStatus
 from lab.errors import ConfigError
@@ -32,6 +32,7 @@ from lab.run import Answer
 from lab.settings import MetricsSettings, Settings
 from lab.store import Client
 from terminal import exporter
+from terminal.doctor import examine
 from terminal.exporter import Exporter, health
 from terminal.metrics import Lab, families, look
 
@@ -174,6 +175,21 @@ def test_records_and_attempts_are_counted(store: Client, ledger: Ledger) -> None
     assert value(store, "overnight_requests", state="answered") == 1
     assert value(store, "overnight_answers_total", kind="plan") == 1
     assert value(store, "overnight_attempts_total", outcome="failed", cause="oom_gpu") == 1
+
+
+def test_how_right_lengths_were_told_is_counted(store: Client, settings: Settings) -> None:
+    """By who scrapes and by who asks the doctor; who reads 40 % within p90 knows what a promise is worth."""
+    with store.pipeline() as pipe:
+        for error, within in ((0.7, False), (0.1, True), (-0.2, True), (0.0, True)):
+            tally.count_prediction(pipe, error, within=within, rough=False)
+        pipe.execute()
+    (finding,) = [f for f in examine(settings) if f.part == "estimates"]
+
+    assert value(store, "overnight_predictions_total", basis="known") == 4
+    assert value(store, "overnight_predictions_within_p90_total", basis="known") == 3
+    assert value(store, "overnight_prediction_abs_log_error_total", basis="known") == pytest.approx(1.0)
+    assert value(store, "overnight_prediction_bias", basis="known") == pytest.approx(0.15)
+    assert finding.detail == "4 runs of known kinds: 75 % within p90 (90 wanted), p50 off by a factor of 1.28 (mean)"
 
 
 def test_a_host_that_fell_silent_is_down_while_its_readings_last(store: Client) -> None:
