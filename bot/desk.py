@@ -206,4 +206,5 @@ class Desk:
                 continue
             mark = f"{subject} {kept}"
             ts = self._web.find(note.place, mark) if unsure else None
-            self._posted.set(subject, kept, ts or self._web.post(note.place, shown, mark))
+            steady = note.kind in ("alert", "silence")
+            self._posted.set(subject, kept, ts or self._web.post(note.place, shown, mark, steady=steady))

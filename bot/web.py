@@ -131,15 +131,18 @@ class Web:
         self._clock = clock
         self._lock = threading.Lock()
         self._posts: dict[str, Bucket] = {}
+        self._steady: dict[str, Bucket] = {}
+        """Of what nobody waits for in a conversation: no burst in a channel that many read."""
         self._updates = Bucket(UPDATES_PER_MINUTE / 60, UPDATE_BURST, clock)
 
-    def post(self, place: Conversation, message: Message, mark: str | None = None) -> str:
+    def post(self, place: Conversation, message: Message, mark: str | None = None, *, steady: bool = False) -> str:
         """The message stands in the thread, or in the channel for a place without one; returns its ts.
 
         Args:
             mark: a hidden name by which `find` finds it.
+            steady: at most one of these a second a channel, however few there were before.
         """
-        self._book(self._bucket(place.channel))
+        self._book(self._bucket(place.channel), *([self._steady_bucket(place.channel)] if steady else []))
         metadata = {"event_type": METADATA_EVENT, "event_payload": {"mark": mark}} if mark else None
 
         def send(text: str, blocks: Sequence[Block]) -> Any:
@@ -157,7 +160,7 @@ class Web:
 
     def update(self, channel: str, ts: str, message: Message, keep: float = 0.0) -> None:
         """The message reads so now. `keep` leaves so many of the updates of this minute to what matters more."""
-        self._book(self._updates, keep)
+        self._book(self._updates, keep=keep)
 
         def send(text: str, blocks: Sequence[Block]) -> Any:
             return self._client.chat_update(channel=channel, ts=ts, text=text, blocks=blocks)
@@ -250,12 +253,17 @@ class Web:
                 self._posts[channel] = Bucket(POSTS_PER_S, POST_BURST, self._clock)
             return self._posts[channel]
 
-    def _book(self, bucket: Bucket, keep: float = 0.0) -> None:
+    def _steady_bucket(self, channel: str) -> Bucket:
         with self._lock:
-            wait_s = bucket.wait_s(keep)
+            return self._steady.setdefault(channel, Bucket(POSTS_PER_S, 1, self._clock))
+
+    def _book(self, *buckets: Bucket, keep: float = 0.0) -> None:
+        with self._lock:
+            wait_s = max(bucket.wait_s(keep) for bucket in buckets)
             if wait_s > 0:
                 raise Later(wait_s, "its share of calls is used up")
-            bucket.take()
+            for bucket in buckets:
+                bucket.take()
 
     def _show(self, send: Callable[..., Any], message: Message, channel: str, bucket: Bucket) -> Any:
         """The message is sent; where its blocks are refused, its text alone with the buttons it had."""

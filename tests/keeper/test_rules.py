@@ -101,6 +101,20 @@ def test_a_moment_of_heat_is_none() -> None:
     assert "firing" in verdicts(watch.see([95.0] * 7))
 
 
+@pytest.mark.parametrize("metric", ["card.throttled", "host.unreadable", "keeper.problem", "service.away"])
+def test_a_moment_of_what_is_or_is_not_is_none(metric: str) -> None:
+    """An average above 0 would fire at the first of it: a reconnect of Slack, one slow reading of the driver."""
+    watch = Watch(metric)
+    window_s = next(rule.for_s for rule in watch.judge.rules.values())
+    blink = watch.see([*minutes(3, 0.0), 1.0, 1.0, *minutes(3, 0.0)])
+    lasting = watch.see([1.0] * (round(window_s / EVERY_S) + 1))
+    over = watch.see(minutes(3, 0.0))
+
+    assert "firing" not in verdicts(blink)
+    assert "firing" in verdicts(lasting)
+    assert verdicts(over[-1:]) == ["clear"]
+
+
 def test_a_leak_is_told_and_a_full_cache_is_not() -> None:
     """PyTorch's allocator takes much at first and then no more; a leak goes on."""
     leak, cache = Watch("card.memory_pct"), Watch("card.memory_pct")
