@@ -85,8 +85,8 @@ def lay(free: Floats, lengths: Floats, gpus: Sequence[int]) -> Floats:
 
 def p50_p90(times: Floats) -> tuple[float, float]:
     """The time that half of the lays are within, and nine in ten."""
-    p50, p90 = np.quantile(times, (0.5, 0.9))
-    return float(p50), float(p90)
+    ordered = np.sort(times)  # numpy's quantile takes a hundred times as long for so few
+    return float(ordered[len(ordered) // 2]), float(ordered[len(ordered) * 9 // 10])
 
 
 def estimate(jobs: Sequence[Job], cards: int) -> Estimate:

@@ -140,7 +140,7 @@ class Lengths:
             startup, work = subject.startup(), subject.work(guess_s)
             self._recall(level.name for level in (*startup, *work))
             found = self._history.predict(work, guess_s)
-            self._known[key] = found.after(self._startup_s(startup)) if found else None
+            self._known[key] = found.after(self._startup(startup)) if found else None
         return self._known[key]
 
     def learn(self, subject: Subject, where: Machines, took_s: float, startup_s: float | None) -> None:
@@ -149,7 +149,7 @@ class Lengths:
         Args:
             startup_s: what of it passed before the first step; None where that was not seen.
         """
-        before_s = startup_s if startup_s is not None else min(self._startup_s(subject.startup()), took_s / 2)
+        before_s = startup_s if startup_s is not None else min(self._startup(subject.startup()).p50_s, took_s / 2)
         work = subject.work(subject.guess_s(where))
         self._recall(level.name for level in (*subject.startup(), *work))
         seen = self._history.learn(work, max(0.001, took_s - before_s))
@@ -167,10 +167,11 @@ class Lengths:
         """True when a run of this kind has been learned from."""
         return bool(self._client.exists(_key(kind)))
 
-    def _startup_s(self, levels: Sequence[Level]) -> float:
+    def _startup(self, levels: Sequence[Level]) -> Prediction:
         self._recall(level.name for level in levels)
         found = self._history.predict(levels, STARTUP_S)
-        return found.p50_s if found else STARTUP_S
+        assert found is not None  # there is a guess
+        return found
 
     def _recall(self, names: Iterable[str]) -> None:
         """What Redis has of these levels is known here."""

@@ -61,9 +61,11 @@ class Prediction:
         """log(actual / p50): 0 is right, 0.69 took twice as long."""
         return math.log(max(actual_s, 1e-3) / self.p50_s)
 
-    def after(self, startup_s: float) -> Prediction:
-        """The same with so many seconds before it that are known."""
-        return Prediction(self.p50_s + startup_s, self.p90_s + startup_s, self.basis, self.rough, self.earlier)
+    def after(self, first: Prediction) -> Prediction:
+        """Both one after the other, where neither is long because the other is; known from what this one is."""
+        p50_s = first.p50_s + self.p50_s
+        late_s = math.hypot(first.p90_s - first.p50_s, self.p90_s - self.p50_s)
+        return Prediction(p50_s, p50_s + late_s, self.basis, self.rough, self.earlier)
 
 
 class History:

@@ -27,7 +27,7 @@ def experiments_table(
 ) -> Table:
     """One line an experiment: id, what, state, runs, owner, when, and when it is done as far as that is known."""
     grid = Table(box=None, pad_edge=False, header_style="bold")
-    for name in ("id", "what", "state", "runs", "owner", "proposed", "done at (nine in ten)"):
+    for name in ("id", "what", "state", "runs", "owner", "proposed", "done at (p90)"):
         grid.add_column(name)
     for experiment in experiments:
         ended = counts[experiment.id]

@@ -89,7 +89,7 @@ def forecast(
     queue = [waiting[i] for i in decision.order]
     walk = _Walk(now, choice, known)
     walk.front(queue, starting)
-    return walk.forecasts(stuck), Queue(at=now, waiting=walk.position + len(stuck), openings=tuple(walk.openings))
+    return walk.forecasts(stuck), Queue(at=now, waiting=walk.position + len(stuck), openings=walk.openings())
 
 
 def _probes(now: float) -> list[Waiting]:
@@ -107,7 +107,7 @@ class _Walk:
         self.now = now
         self.position = 0
         """Runs so far that go on waiting."""
-        self.openings: list[Opening] = []
+        self._opened: list[tuple[Waiting, int, float]] = []
         self._known = known
         self._cards = max(1, sum(host.capacity for host in choice.hosts))
         self._look_s = choice.timings.look_s if any(run.can_checkpoint for run in choice.running) else None
@@ -173,14 +173,17 @@ class _Walk:
         return self._look_s * (self._lent // max(1.0, LOOK_SHARE * self._cards))
 
     def _open(self, run: Waiting, ahead_s: float) -> None:
-        at_s = p50_p90(self._free.min(axis=1))[0] + ahead_s
+        self._opened.append((run, self.position, p50_p90(self._free.min(axis=1))[0] + ahead_s))
+
+    def openings(self) -> tuple[Opening, ...]:
+        """What newcomers would wait for, after all who wait: the newest has its first look last."""
         look_s = self._first_look_s()
-        if look_s is not None and look_s < at_s:
-            self.openings.append(Opening(priority=run.priority, gpu_s=run.p50_s, before=0, starts_at=self.now + look_s))
-            return
-        self.openings.append(
-            Opening(priority=run.priority, gpu_s=run.p50_s, before=self.position, starts_at=self.now + at_s)
-        )
+        found = []
+        for run, before, at_s in self._opened:
+            first = look_s is not None and look_s < at_s
+            at = self.now + (look_s if first and look_s is not None else at_s)
+            found.append(Opening(priority=run.priority, gpu_s=run.p50_s, before=0 if first else before, starts_at=at))
+        return tuple(found)
 
     def forecasts(self, stuck: Mapping[str, str]) -> dict[str, Forecast]:
         """By experiment."""

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from lab.predict import LIKE_SIGMA, ROUGH_SIGMA, Z90, History, Level, measured
+from lab.predict import LIKE_SIGMA, ROUGH_SIGMA, Z90, History, Level, Prediction, measured
 
 
 def test_without_history_the_guess_stands_and_is_called_rough() -> None:
@@ -107,6 +107,15 @@ def test_p90_covers_nine_in_ten_from_few_runs_of_a_kind(n: int, least: float) ->
 
     assert np.mean(covered) >= least
     assert np.median(wide) < 1.8
+
+
+def test_start_up_and_work_are_added_and_seldom_late_together() -> None:
+    """p90 of a sum is less than the sum of two p90."""
+    work = Prediction(100.0, 140.0, "from 3 earlier runs", rough=False, earlier=3)
+    whole = work.after(Prediction(10.0, 40.0, "rough"))
+
+    assert (whole.p50_s, whole.p90_s) == (110.0, 160.0)
+    assert (whole.basis, whole.rough, whole.earlier) == ("from 3 earlier runs", False, 3)
 
 
 def test_only_the_newest_runs_count() -> None:

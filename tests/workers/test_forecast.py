@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 
 import pytest
 
 from lab import forecast as published
-from lab.forecast import Forecast, Queue
+from lab import tally
+from lab.forecast import Forecast, Opening, Queue
 from lab.plan import Point, Priority
 from lab.predict import Prediction
 from lab.run import Run, RunState
 from lab.store import Client
+from tests.workers.under_test import Lab, until
 from workers.choice import Offer, choose
 from workers.forecast import Forecasts, Known, forecast
 
@@ -136,3 +139,42 @@ def test_what_is_published_is_read_and_runs_out(store: Client) -> None:
     assert read["exp-1"].waiting.keys() == {2}
     assert published.queue(store) is not None
     assert store.pttl(published.KEY) > 0
+
+
+def test_newcomers_have_their_first_look_after_those_who_wait_for_theirs() -> None:
+    """Half of four cards are lent for looks at a time, every two minutes, and four runs wait for one."""
+    runs = [*[run(n, since=NOW - 1000) for n in (1, 2, 3, 4)], *[run(n) for n in (5, 6, 7, 8)]]
+    lengths = {r.id: Prediction(50_000.0, 60_000.0, "", rough=False) for r in runs}
+    offer = Offer("lab-a", (), 4, frozenset({"probe"}), frozenset())
+    choice = choose(runs[4:], [offer], now=NOW, holding=runs[:4], lengths=lengths, can_checkpoint=lambda r: True)
+    found, queue = forecast(NOW, choice, {}, {r.id: Known(r, lengths[r.id]) for r in runs}, {})
+
+    assert [found["exp-1"].waiting[n].p50 - NOW for n in (5, 6, 7, 8)] == [0.0, 0.0, 120.0, 120.0]
+    assert queue.opening("normal", 10_000.0) == Opening(
+        priority="normal", gpu_s=28_800.0, before=0, starts_at=NOW + 240.0
+    )
+
+
+def test_a_running_lab_tells_where_its_runs_stand_and_how_right_it_was(lab: Lab) -> None:
+    """Seven runs on three cards: the four that wait have places and starts, which move up; later runs are told from
+    those that have ended, and counted."""
+    lab.start()
+    experiment = lab.approve(seeds=7, steps=10, step_s=0.2)
+
+    def told() -> Forecast | None:
+        found = published.forecasts(lab.client, [experiment.id]).get(experiment.id)
+        return found if found and found.waiting else None
+
+    first: Forecast = until(told, 30)
+    begun = time.time()
+    runs = lab.ended(experiment, 60)
+    counted = tally.parse(lab.client.hgetall(tally.KEY)).predictions
+
+    assert sorted(place.position for place in first.waiting.values()) == list(range(1, len(first.waiting) + 1))
+    assert all(first.waiting[n].p50 <= first.waiting[n].p90 for n in first.waiting)
+    assert first.end
+    assert first.end.p50 > begun
+    later = [r for r in runs if r.started_at and r.started_at > min(s.finished_at or 0.0 for s in runs) + 0.5]
+    assert len(later) >= 3
+    assert counted["known"].runs >= len(later) - 1  # the last one's end may not have been seen yet
+    assert counted["known"].abs_log_error / counted["known"].runs < 1.0
