@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from redis.client import Pipeline
@@ -12,6 +12,7 @@ from rq import Queue
 from lab import tally
 from lab.cardtable import CardUse
 from lab.errors import FenceError, MoveRefused, UnknownRecord
+from lab.losses import Losses
 from lab.queue import AGENT, RUN_ATTEMPT, WRITE_REPORT, card_queue, open_queue, put
 from lab.records import Records, record_key
 from lab.run import (
@@ -25,6 +26,7 @@ from lab.run import (
     Run,
     RunResult,
     RunState,
+    Usage,
 )
 from lab.store import PREFIX, Client
 
@@ -33,8 +35,8 @@ PROGRESS_S = 7 * 86_400
 REPORTS_DUE = f"{PREFIX}reports:due"
 """Redis key of the set of experiments whose newest report, or its newest revision, is still to be written."""
 
-NOWHERE: dict[str, Any] = {"card": None, "cards": (), "pid": None}
-"""Fields of a run that holds no card."""
+NOWHERE: dict[str, Any] = {"card": None, "cards": (), "pid": None, "wish": None, "room": None}
+"""Fields of a run that holds no card: nothing is asked of it any more."""
 
 
 class Runs(Records):
@@ -125,13 +127,24 @@ class Runs(Records):
         """The attempt has stopped because somebody asked for it. Raises as start."""
         return self._end(run_id, RunState.CANCELLED, fence=fence, message=message, result=result)
 
-    def give_back(self, run_id: str, fence: int, message: str, *, lost: bool = False) -> Run:
+    def give_back(
+        self,
+        run_id: str,
+        fence: int,
+        message: str,
+        *,
+        lost: bool = False,
+        with_host: bool = False,
+        usage: Usage | None = None,
+    ) -> Run:
         """The attempt is over without an end of its own; the run is queued for its next one. Raises as start.
 
         A run that was asked to pause is paused instead.
 
         Args:
             lost: its worker or host died, which is counted; False when it was stopped in order or never began.
+            with_host: with it everything on that host was lost.
+            usage: what the attempt used; None where nobody measured it, then its time on its cards counts.
         """
 
         def write(pipe: Pipeline) -> Run:
@@ -141,17 +154,26 @@ class Runs(Records):
             around = self._around(pipe, run)
             pipe.multi()
             if run.state is RunState.CANCELLING:
-                return self._close(pipe, around, run, RunState.CANCELLED)
+                return self._close(pipe, around, run, RunState.CANCELLED, usage)
             tally.count_attempt(pipe, "lost" if lost else "given_back", "host_or_worker" if lost else None)
-            losses = run.losses + lost
-            fields = {"message": message, "losses": losses, "wish": None, **NOWHERE}
+            fields = {"message": message} | self._left(pipe, run, usage, lost=lost, with_host=with_host)
             return self._move(pipe, run, next_state(run), {"why": message}, **fields)
 
         return self._transact(
             write, record_key(run_id), record_key(experiment_of(run_id)), counts_key(experiment_of(run_id))
         )
 
-    def again(self, run_id: str, fence: int, cure: str, change: str, *, lost: bool = False, **changed: Any) -> Run:
+    def again(
+        self,
+        run_id: str,
+        fence: int,
+        cure: str,
+        change: str,
+        *,
+        lost: bool = False,
+        usage: Usage | None = None,
+        **changed: Any,
+    ) -> Run:
         """The attempt failed by a fault that has a cure; changed, it is queued for its next one. Raises as start.
 
         A run that was asked to pause is paused instead.
@@ -159,6 +181,7 @@ class Runs(Records):
         Args:
             cure: name of what is tried, `change` the same for people.
             lost: the fault was the card's or the host's: counted as a loss, not as a retry.
+            usage: as in `give_back`.
             changed: overrides, environ, avoid: what the cure adds to those of the run; not_before.
         """
 
@@ -174,10 +197,8 @@ class Runs(Records):
                 next_state(run),
                 {"why": change, "cure": cure},
                 message=change,
-                wish=None,
-                **NOWHERE,
+                **self._left(pipe, run, usage, lost=lost),
                 retries=run.retries + (not lost),
-                losses=run.losses + lost,
                 cures=(*run.cures, cure),
                 changes=(*run.changes, change),
                 overrides={**run.overrides, **changed.get("overrides", {})},
@@ -204,12 +225,41 @@ class Runs(Records):
         """The run's experiment and its counts of ended runs, as watched."""
         return self._read(Experiment, run.experiment_id, pipe), self.counts(run.experiment_id, pipe)
 
+    def _left(
+        self, pipe: Pipeline, run: Run, usage: Usage | None, *, lost: bool = False, with_host: bool = False
+    ) -> dict[str, Any]:
+        """Fields of a run whose attempt has left its cards and is not its last; what it used is counted."""
+        fields = NOWHERE | self._spent(pipe, run, usage, lost=lost)
+        if lost:
+            fields |= {"losses": run.losses + 1} | self.losses_after(run, with_host=with_host).fields()
+        return fields
+
+    def losses_after(self, run: Run, *, with_host: bool = False) -> Losses:
+        """The run's losses without progress, should its attempt be lost now."""
+        progress = self.progress([run.id]).get(run.id)
+        return Losses.after(run, progress.step if progress else 0, with_host=with_host)
+
+    def _spent(self, pipe: Pipeline, run: Run, usage: Usage | None, *, lost: bool) -> dict[str, Any]:
+        used = run.held(time.time()) if usage is None else usage
+        tally.count_usage(pipe, used)
+        earlier = (run.earlier or Usage()).plus(used)
+        return {"earlier": earlier, "lost_gpu_s": round(run.lost_gpu_s + used.gpu_s * lost, 3)}
+
     def _close(
-        self, pipe: Pipeline, around: tuple[Experiment, dict[str, int]], run: Run, state: RunState, **fields: Any
+        self,
+        pipe: Pipeline,
+        around: tuple[Experiment, dict[str, int]],
+        run: Run,
+        state: RunState,
+        usage: Usage | None = None,
+        **fields: Any,
     ) -> Run:
         """The run's final move; the last run of an experiment ends that too, in the same transaction."""
         experiment, counts = around
         now = time.time()
+        if fields.get("result") is None and run.state in HOLDS_CARD:
+            # An attempt that failed by itself leaves a result of some kind; without one it was lost.
+            fields |= self._spent(pipe, run, usage, lost=state is RunState.FAILED)
         closed = self._move(pipe, run, state, {"fence": run.fence}, finished_at=now, **fields)
         counts = {**counts, state.value: counts.get(state, 0) + 1}
         pipe.hincrby(counts_key(experiment.id), state.value, 1)
@@ -248,9 +298,13 @@ class Runs(Records):
         values = self.client.mget([f"{PREFIX}progress:{i}" for i in ids]) if ids else []
         return {i: Progress.model_validate_json(v) for i, v in zip(ids, values, strict=True) if v}
 
-    def card_uses(self) -> dict[str, CardUse]:
-        """Card UUID to the run that has it, from dispatch to its end."""
-        runs = self.runs_in(*HOLDS_CARD)
+    def card_uses(self, holding: Sequence[Run] | None = None) -> dict[str, CardUse]:
+        """Card UUID to the run that has it, from dispatch to its end.
+
+        Args:
+            holding: the runs that hold cards, for who has read them already.
+        """
+        runs = self.runs_in(*HOLDS_CARD) if holding is None else holding
         progress = self.progress(run.id for run in runs)
         return {
             card: CardUse(

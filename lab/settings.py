@@ -52,6 +52,10 @@ class ModelSettings(Section):
     base_url: str | None = None
     api_key: SecretStr | None = None
     timeout_s: float = Field(20.0, gt=0, le=600)
+    price_in: float | None = Field(None, ge=0)
+    price_out: float | None = Field(None, ge=0)
+    daily_tokens: int | None = Field(None, ge=0)
+    daily_tokens_person: int | None = Field(None, ge=0)
 
 
 class GpuSettings(Section):
@@ -106,6 +110,10 @@ class RunSettings(Section):
     retry_wait_s: float = Field(30.0, ge=0, le=3_600)
     hang_s: float = Field(600.0, ge=1, le=86_400)
     disk_low_gb: float = Field(2.0, ge=0)
+    preempt: bool = True
+    first_look_s: float = Field(120.0, ge=0.5, le=86_400)
+    preempt_after_s: float = Field(600.0, ge=0.5, le=604_800)
+    preempt_every_s: float = Field(3600.0, ge=0.5, le=604_800)
 
 
 class AgentSettings(Section):

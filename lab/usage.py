@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from lab.records import index_key, record_key
-from lab.run import FINAL_RUN, RunResult, Usage
+from lab.run import FINAL_RUN, Run, RunResult, Usage
 from lab.store import Client
 
-FIELDS = ("owner", "experiment_id", "started_at", "finished_at", "gpus")
+FIELDS = ("owner", "experiment_id", "started_at", "finished_at", "gpus", "card", "earlier", "lost_gpu_s")
 CHUNK = 500
 """Runs asked for at once: a result with its curves may have 100 kB."""
 
@@ -25,7 +25,9 @@ class Used:
     owner: str
     finished_at: float
     usage: Usage
-    """As its last attempt measured it; where that left no result, its time from start to end on its cards."""
+    """Of all its attempts."""
+    lost_gpu_s: float = 0.0
+    """The part of that which went to attempts lost with their card, worker or host."""
 
     @property
     def simulated(self) -> bool:
@@ -49,23 +51,28 @@ def _chunk(client: Client, ids: list[str], since: float) -> Iterator[Used]:
         run_id: [json.loads(value) if value else None for value in values]
         for run_id, values in zip(ids, replies, strict=True)
     }
-    # owner, experiment_id, started_at, finished_at, gpus; never started means that no card was held.
+    # The third and the fourth: started_at, finished_at; never started means that no card was held.
     within = {run_id: values for run_id, values in found.items() if values[2] and values[3] and values[3] >= since}
     with client.pipeline(transaction=False) as pipe:
         for run_id in within:
             pipe.hget(record_key(run_id), "result")
         results = pipe.execute()
-    for (run_id, (owner, experiment_id, started_at, finished_at, gpus)), raw in zip(
-        within.items(), results, strict=True
-    ):
-        held = Usage(gpu_s=max(0.0, finished_at - started_at) * (gpus or 1))
-        yield Used(run_id, experiment_id or run_id.split("/")[0], owner or "", finished_at, _usage(raw) or held)
+    for (run_id, values), raw in zip(within.items(), results, strict=True):
+        yield _used(run_id, dict(zip(FIELDS, values, strict=True)), raw)
 
 
-def _usage(raw: str | None) -> Usage | None:
-    """The usage of a result; None without one, or where it cannot be read."""
+def _used(run_id: str, found: dict[str, Any], raw: str | None) -> Used:
+    earlier = Usage.model_validate(found["earlier"]) if found["earlier"] else None
+    held = {name: found[name] for name in ("started_at", "finished_at", "card")} | {"gpus": found["gpus"] or 1}
+    run = Run.model_construct(**held, earlier=earlier, result=_result(raw))
+    experiment_id = found["experiment_id"] or run_id.split("/")[0]
+    return Used(run_id, experiment_id, found["owner"] or "", found["finished_at"], run.used, found["lost_gpu_s"] or 0.0)
+
+
+def _result(raw: str | None) -> RunResult | None:
+    """The result, but only its usage; None without one, or where it cannot be read."""
     try:
         result = json.loads(raw or "null")
-        return RunResult.model_validate({"usage": result.get("usage", {})}).usage if result else None
+        return RunResult.model_validate({"usage": result.get("usage", {})}) if result else None
     except ValueError:
         return None

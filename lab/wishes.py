@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import Literal
 
 from redis.client import Pipeline
@@ -11,8 +12,8 @@ from lab import tally
 from lab.errors import MoveRefused
 from lab.plan import Priority
 from lab.records import record_key
-from lab.run import FINAL_RUN, Run, RunState
-from lab.runs import NOWHERE, Runs, counts_key, experiment_of
+from lab.run import FINAL_RUN, Room, Run, RunState, Usage
+from lab.runs import Runs, counts_key, experiment_of, next_state
 
 
 class Wishes(Runs):
@@ -60,8 +61,12 @@ class Wishes(Runs):
 
         self._transact(write, record_key(run_id))
 
-    def paused(self, run_id: str, fence: int, message: str) -> Run:
-        """The attempt has written its checkpoint and stopped; the run waits until it is resumed. Raises as start."""
+    def paused(self, run_id: str, fence: int, message: str, usage: Usage | None = None) -> Run:
+        """The attempt has written its checkpoint and stopped; the run waits until it is resumed. Raises as start.
+
+        Args:
+            usage: as in `give_back`.
+        """
 
         def write(pipe: Pipeline) -> Run:
             run = self._fenced(pipe, run_id, fence)
@@ -69,7 +74,51 @@ class Wishes(Runs):
                 raise MoveRefused(run_id, run.state, RunState.PAUSED)
             pipe.multi()
             tally.count_attempt(pipe, "paused")
-            return self._move(pipe, run, RunState.PAUSED, {"why": message}, message=message, wish=None, **NOWHERE)
+            fields = {"message": message} | self._left(pipe, run, usage)
+            return self._move(pipe, run, RunState.PAUSED, {"why": message}, **fields)
+
+        return self._transact(write, record_key(run_id))
+
+    def make_room(self, run_id: str, fence: int, room: Room) -> Run:
+        """The running attempt is told to make room; its answer is `made_room`. Raises as start.
+
+        Refused also when it is to stop anyway: it was told before, or is to pause.
+        """
+
+        def write(pipe: Pipeline) -> Run:
+            run = self._fenced(pipe, run_id, fence)
+            if run.state is not RunState.RUNNING or run.room or run.wish == "pause":
+                state = run.state if run.state is not RunState.RUNNING else "stopping already"
+                raise MoveRefused(run_id, state, f"making room for {room.for_run}")
+            pipe.multi()
+            told = self._set(pipe, run, room=room)
+            self._event(pipe, "run.making_room", run, {"for": room.for_run, "why": room.reason})
+            return told
+
+        return self._transact(write, record_key(run_id))
+
+    def made_room(self, run_id: str, fence: int, usage: Usage | None = None) -> Run:
+        """The attempt has written its checkpoint and stopped for another run; queued again. Raises as start.
+
+        It counts neither as a loss nor as a retry. A run that was asked to pause meanwhile is paused instead.
+
+        Args:
+            usage: as in `give_back`.
+        """
+
+        def write(pipe: Pipeline) -> Run:
+            run = self._fenced(pipe, run_id, fence)
+            if run.state is not RunState.RUNNING or run.room is None:
+                raise MoveRefused(run_id, run.state, "a run that makes room")
+            room, state = run.room, next_state(run)
+            pipe.multi()
+            tally.count_attempt(pipe, "preempted")
+            fields = self._left(pipe, run, usage) | {"made_room_for": (*run.made_room_for, room.for_run)}
+            if not room.ends_look:
+                fields["preempted_at"] = time.time()
+            if state is RunState.QUEUED:
+                fields["message"] = f"made room for {room.for_run} ({room.reason}), goes on later"
+            return self._move(pipe, run, state, {"for": room.for_run, "why": room.reason}, **fields)
 
         return self._transact(write, record_key(run_id))
 

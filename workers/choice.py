@@ -7,10 +7,9 @@ from dataclasses import dataclass
 
 from lab.card import Card
 from lab.predict import Prediction
-from lab.run import Run
+from lab.run import Run, RunState
 from workers.decision import decide
-from workers.places import Place, places
-from workers.policy import UNKNOWN, Decision, HostState, Running, Waiting
+from workers.policy import UNKNOWN, USUAL, Decision, HostState, Running, Timings, Waiting
 
 
 @dataclass(frozen=True)
@@ -22,6 +21,7 @@ class Offer:
         capacity: cards that it could give to one run if none were busy.
         templates: names of the templates it has.
         datasets: names of the data sets it has.
+        coming: cards that one of our runs has just left and that will be free in a moment.
     """
 
     host: str
@@ -29,6 +29,7 @@ class Offer:
     capacity: int
     templates: frozenset[str]
     datasets: frozenset[str]
+    coming: int = 0
 
 
 @dataclass(frozen=True)
@@ -48,10 +49,7 @@ class Choice:
     waiting: tuple[Waiting, ...] = ()
     running: tuple[Running, ...] = ()
     hosts: tuple[HostState, ...] = ()
-
-    def places(self, now: float) -> dict[str, Place]:
-        """Queue position and expected start by run id, for those that go on waiting."""
-        return places(now, self.waiting, self.running, self.hosts, self.decision)
+    timings: Timings = USUAL
 
 
 def choose(
@@ -63,6 +61,7 @@ def choose(
     usage: Mapping[str, float] | None = None,
     lengths: Mapping[str, Prediction] | None = None,
     can_checkpoint: Callable[[Run], bool] = lambda run: False,
+    timings: Timings = USUAL,
 ) -> Choice:
     """Who starts now and who makes room.
 
@@ -70,6 +69,7 @@ def choose(
         holding: runs that hold cards.
         lengths: predictions by run id; a run without one counts as UNKNOWN.
         can_checkpoint: which runs may be lent a look and preempted; none of them unless somebody acts on preemptions.
+        timings: how long runs keep their cards before they make room.
     """
     lengths = lengths or {}
     where: dict[tuple[str, str | None, int], frozenset[str]] = {}
@@ -79,15 +79,16 @@ def choose(
         if like not in where:
             where[like] = frozenset(offer.host for offer in offers if fits(run, offer))
         if where[like]:
-            waiting.append(_waiting(run, lengths.get(run.id, UNKNOWN), where[like], can_checkpoint(run)))
+            there = _at_home(run, where[like], now)
+            waiting.append(_waiting(run, lengths.get(run.id, UNKNOWN), there, can_checkpoint(run)))
     running = tuple(_running(run, now, lengths.get(run.id, UNKNOWN), can_checkpoint(run)) for run in holding)
-    hosts = tuple(HostState(o.host, tuple(card.uuid for card in o.free), o.capacity) for o in offers)
-    decision = decide(now, waiting, running, hosts, usage or {})
+    hosts = tuple(HostState(o.host, tuple(card.uuid for card in o.free), o.capacity, o.coming) for o in offers)
+    decision = decide(now, waiting, running, hosts, usage or {}, timings)
     cards = {card.uuid: card for offer in offers for card in offer.free}
     started = {start.run_id: start for start in decision.starts}
     by_id = {run.id: run for run in queued if run.id in started} if started else {}
     bindings = [Binding(by_id[run_id], tuple(cards[c] for c in start.cards)) for run_id, start in started.items()]
-    return Choice(tuple(bindings), decision, tuple(waiting), running, hosts)
+    return Choice(tuple(bindings), decision, tuple(waiting), running, hosts, timings)
 
 
 def fits(run: Run, offer: Offer) -> bool:
@@ -109,6 +110,16 @@ def why_waiting(run: Run, offers: Sequence[Offer]) -> str | None:
     return f"no host has {run.gpus} usable cards"
 
 
+def _at_home(run: Run, hosts: frozenset[str], now: float) -> frozenset[str]:
+    """Where the run may go: only to the host of its checkpoints, for as long as it takes to train as much elsewhere.
+
+    Then at most twice what was best has been spent, whenever its host has a card again. That holds for a run that was
+    preempted; any other one only prefers its host.
+    """
+    waits = run.preempted_at is not None and now < run.preempted_at + run.served_s
+    return frozenset({run.host}) if waits and run.host in hosts and not run.avoid else hosts
+
+
 def _waiting(run: Run, length: Prediction, hosts: frozenset[str], can_checkpoint: bool) -> Waiting:
     return Waiting(
         id=run.id,
@@ -118,8 +129,10 @@ def _waiting(run: Run, length: Prediction, hosts: frozenset[str], can_checkpoint
         p90_s=length.p90_s,
         gpus=run.gpus,
         priority=run.priority,
+        served_s=run.served_s,
         looked=run.fence > 0,
         can_checkpoint=can_checkpoint,
+        preempted_at=run.preempted_at,
         hosts=hosts,
         prefers=run.host,
         number=run.number,
@@ -138,8 +151,10 @@ def _running(run: Run, now: float, length: Prediction, can_checkpoint: bool) -> 
         p50_s=length.p50_s,
         p90_s=length.p90_s,
         priority=run.priority,
+        served_s=run.served_s,
         looked=run.fence > 1,
-        can_checkpoint=can_checkpoint and run.state == "running",
+        can_checkpoint=can_checkpoint and run.state == RunState.RUNNING,
+        preempted_at=run.preempted_at,
         number=run.number,
-        stopping=run.state == "cancelling",
+        stopping=run.state == RunState.CANCELLING or run.room is not None or run.wish == "pause",
     )

@@ -9,9 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from workers.policy import (
-    LOOK_S,
-    MIN_STINT_S,
-    PREEMPT_EVERY_S,
+    USUAL,
     Decision,
     HostState,
     Preemption,
@@ -19,6 +17,7 @@ from workers.policy import (
     Reservation,
     Running,
     Start,
+    Timings,
     Waiting,
 )
 from workers.ranks import CLASSES, Ranks, Table, looks_due, over_share, rank, served
@@ -33,6 +32,7 @@ def decide(
     running: Sequence[Running],
     hosts: Sequence[HostState],
     usage: Mapping[str, float],
+    timings: Timings = USUAL,
 ) -> Decision:
     """What starts now and what makes room; the same input gives the same decision.
 
@@ -44,14 +44,13 @@ def decide(
         usage: decayed GPU-seconds by user, as `Usage.at` gives them.
     """
     over = over_share(usage, {w.user for w in waiting} | {r.user for r in running})
-    lent = sum(r.gpus for r in running if r.looking(now))
+    lent = sum(r.gpus for r in running if r.looking(now, timings))
     table, held = Table(waiting), Table(running)
     looks = looks_due(table, lent, LOOK_SHARE * sum(h.capacity for h in hosts))
-    looking = np.fromiter((r.looking(now) for r in running), np.bool_, len(running))
+    looking = np.fromiter((r.looking(now, timings) for r in running), np.bool_, len(running))
     ranks = rank(table, over, now, looks, table["served_s"])
-    return _Round(
-        now, table, waiting, running, hosts, ranks, rank(held, over, now, looking, served(held, now))
-    ).decide()
+    held_ranks = rank(held, over, now, looking, served(held, now))
+    return _Round(now, table, waiting, running, hosts, ranks, held_ranks, timings).decide()
 
 
 @dataclass
@@ -59,7 +58,7 @@ class _Room:
     """A host during one decision.
 
     Attributes:
-        coming: cards that become free by preemptions and that nobody before in the order has claimed.
+        coming: cards that will be free in a moment and that nobody before in the order has claimed.
         held: indices of its runs that are not stopping, the last in the order first.
         victims: those among them that yield now.
     """
@@ -90,7 +89,9 @@ class _Round:
         hosts: Sequence[HostState],
         ranks: Ranks,
         held: Ranks,
+        timings: Timings,
     ) -> None:
+        self.timings = timings
         self.now, self.waiting, self.running = now, waiting, running
         self.table, self.ranks = table, ranks
         self.order: list[int] = ranks.order.tolist()
@@ -98,8 +99,8 @@ class _Round:
         self.natural: list[int] = ranks.natural.tolist()
         self.held_tiers: list[int] = held.tier.tolist()
         self.held_left: list[float] = held.left_s.tolist()
-        self.yields = [r.yields_at() for r in running]
-        self.rooms = {h.name: _Room(h.name, h.capacity, list(h.free)) for h in hosts}
+        self.yields = [r.yields_at(timings) for r in running]
+        self.rooms = {h.name: _Room(h.name, h.capacity, list(h.free), h.coming) for h in hosts}
         for j in reversed(held.order.tolist()):
             run, room = running[j], self.rooms.get(running[j].host)
             if room is None:
@@ -183,7 +184,7 @@ class _Round:
             room.held.remove(j)
             room.coming += victim.gpus
             reason = _reason(self.tiers[i], self.held_tiers[j])
-            self.preemptions.append(Preemption(victim.id, run.id, reason, victim.look_ends(self.now)))
+            self.preemptions.append(Preemption(victim.id, run.id, reason, victim.look_ends(self.now, self.timings)))
         room.claim(run.gpus)
         return True
 
@@ -214,8 +215,8 @@ class _Round:
         self.reservation, self.spare = Reservation(run.id, name, at), spare
         table = self.table
         ends_at = self.now + table["p90_s"] - table["served_s"]
-        stint = np.where(table["looked"] > 0, MIN_STINT_S, LOOK_S)
-        yields_at = np.maximum(self.now + stint, table["preempted_at"] + PREEMPT_EVERY_S)
+        stint = np.where(table["looked"] > 0, self.timings.stint_s, self.timings.look_s)
+        yields_at = np.maximum(self.now + stint, table["preempted_at"] + self.timings.every_s)
         displaced = (table["can_checkpoint"] > 0) & (self.ranks.natural > self.tiers[i]) & (yields_at <= at)
         self.gone_by = ((ends_at <= at) | displaced).tolist()
         return True
@@ -237,7 +238,7 @@ class _Round:
 
     def _leaves_at(self, i: int, j: int) -> float:
         ends_at = self.now + self.held_left[j]
-        later = self.held_tiers[j] > self.tiers[i] or self.running[j].looking(self.now)
+        later = self.held_tiers[j] > self.tiers[i] or self.running[j].looking(self.now, self.timings)
         return max(self.now, min(ends_at, self.yields[j])) if later else ends_at
 
     def _leaves_reservation(self, i: int, room: _Room) -> bool:
@@ -257,7 +258,9 @@ class _Round:
         if len(self.starts) == len(self.waiting):
             return None
         times = [at for at in self.yields if self.now < at < math.inf]
-        times += [self.now + (MIN_STINT_S if self.waiting[i].looked else LOOK_S) for i in self.started]
+        times += [
+            self.now + (self.timings.stint_s if self.waiting[i].looked else self.timings.look_s) for i in self.started
+        ]
         times += [self.reservation.at] if self.reservation and self.reservation.at > self.now else []
         return min(times, default=None)
 

@@ -3,31 +3,48 @@
 from __future__ import annotations
 
 import logging
+import math
 import signal
 import time
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from lab import events, hosts, store
 from lab.card import Card, Host, HostCards
 from lab.cardtable import CardUse, free, usable
-from lab.errors import MoveRefused, UnknownRecord
+from lab.errors import FenceError, MoveRefused, UnknownRecord
 from lab.leader import DISPATCH, LEADER_S, Leadership
 from lab.ledger import Ledger
-from lab.run import HOLDS_CARD, RunState
+from lab.lengths import machines
+from lab.run import HOLDS_CARD, Room, Run, RunState
 from lab.settings import Settings
 from lab.store import Client
 from workers.accounts import Accounts
-from workers.choice import Binding, Offer, choose, why_waiting
+from workers.choice import Binding, Choice, Offer, choose, why_waiting
 from workers.disk import full_hosts
 from workers.elsewhere import steered, waits_for_another
+from workers.forecast import Forecasts
+from workers.policy import Preemption, Reason, Timings
 from workers.recover import Recovery
+from workers.search import Searches
+from workers.templates import TEMPLATES
 
 log = logging.getLogger(__name__)
 
 RECOVER_EVERY_S = 2.0
 READING_LAG_S = 1.0
 """A reading takes a moment, and a driver may list a process a little after its end."""
+LEAVING_S = 10.0
+"""A card that its run has left counts as about to be free for so long: nobody else is made to leave one for it."""
+LOOK_EVERY_S = 2.0
+"""While no card is free, whether somebody is to make room is decided so often: it means reading the whole queue."""
+WHY: Mapping[Reason, str] = {
+    "priority": "higher priority",
+    "first look": "its first look",
+    "fair share": "its owner has used less",
+    "shorter": "clearly shorter",
+}
+"""Why a run goes before the one that makes room for it, for people."""
 
 
 @dataclass
@@ -58,6 +75,10 @@ class Releases:
         """Card to the process ids that ended there."""
         return {card: pids for card, (_, pids) in self._left.items()}
 
+    def leaving(self, now: float) -> set[str]:
+        """Cards that a run has left a moment ago."""
+        return {card for card, (at, _) in self._left.items() if now < at + LEAVING_S}
+
     def _correct(self, card: Card) -> Card:
         at, _ = self._left.get(card.uuid, (0.0, set()))
         if card.read_at > at + READING_LAG_S:
@@ -75,12 +96,18 @@ class Dispatcher:
         self.leadership = Leadership(client, DISPATCH)
         self.recovery = Recovery(client, settings)
         self.accounts = Accounts(self.ledger)
+        self.searches = Searches(self.ledger)
+        self.forecasts = Forecasts(client)
         self.leads = False
         self._releases = Releases()
         self._recover_at = 0.0
         self._full: frozenset[str] = frozenset()
         """Hosts whose disk is full."""
         self._waiting: dict[str, str] = {}
+        run = settings.run
+        self._timings = Timings(run.first_look_s, run.preempt_after_s, run.preempt_every_s)
+        self._look_at = 0.0
+        """When it is decided again who makes room, while no card is free."""
         self._stop = False
 
     def run(self) -> None:
@@ -122,40 +149,82 @@ class Dispatcher:
         return self._bind(time.time())
 
     def _bind(self, now: float) -> list[Binding]:
-        uses = self.ledger.card_uses()
+        holding = self.ledger.runs_in(*HOLDS_CARD)
+        uses = self.ledger.card_uses(holding)
         self._releases.update(uses, now)
         readings = [self._releases.corrected(host) for host in hosts.cards(self.client)]
         up, sound = hosts.hosts(self.client), self._without_quarantined(usable(readings, now))
         offers = _offers(up, readings, free(readings, uses, now, self._releases.ended()))
         self._full = full_hosts(up, self.settings, self._full)
-        offers = self._startable(offers, {card.uuid for card in sound})
-        holding = self.ledger.runs_in(*HOLDS_CARD)
-        self.accounts.update(holding, now)
-        if not any(offer.free for offer in offers):
+        offers = self._startable(offers, sound, self._releases.leaving(now) - uses.keys())
+        self.accounts.update(holding, now, machines(up, usable(readings, now)))
+        self.searches.prune(holding)
+        movable = self._movable(holding, sound)
+        idle = not any(offer.free for offer in offers) and not (movable and now >= self._look_at)
+        if idle and not self.forecasts.due():
             return []
+        began = time.monotonic()
         queued = self.ledger.runs_in(RunState.QUEUED)
         willing = [run for run in queued if run.not_before <= now and not waits_for_another(run, offers, sound)]
-        usage, lengths = self.accounts.usage.at(now), self.accounts.lengths(willing)
-        # Nothing acts on preemptions yet, so no run counts as one that could be preempted or lent a look.
-        choice = choose(willing, offers, now=now, holding=holding, usage=usage, lengths=lengths)
+        usage, lengths = self.accounts.usage.at(now), self.accounts.predictions.lengths(willing)
+        choice = choose(
+            willing,
+            offers,
+            now=now,
+            holding=holding,
+            usage=usage,
+            lengths=lengths,
+            can_checkpoint=lambda run: run.id in movable if run.cards else self._can_checkpoint(run),
+            timings=self._timings,
+        )
+        bound = [] if idle else self._act(choice, offers, movable, now)
+        stuck = {run.id: why for run in queued if (why := why_waiting(run, offers))}
+        self._tell_waiting(stuck)
+        if self.forecasts.due():
+            known = self.accounts.predictions.known([*queued, *holding], lengths)
+            self.forecasts.publish(now, choice, usage, known, stuck, began)
+        return bound
+
+    def _act(self, choice: Choice, offers: Sequence[Offer], movable: Mapping[str, Run], now: float) -> list[Binding]:
+        """What was chosen is done: runs are bound, others told to make room."""
+        self._look_at = min(now + LOOK_EVERY_S, choice.decision.look_again_at or math.inf)
         bound = [binding for binding in steered(choice.bindings, offers) if self._bound(binding)]
-        self._tell_waiting({run.id: why for run in queued if (why := why_waiting(run, offers))})
+        for preemption in choice.decision.preemptions:
+            self._make_room(preemption, movable[preemption.run_id], now)
         return bound
 
     def _without_quarantined(self, cards: Sequence[Card]) -> list[Card]:
         quarantined = self.ledger.quarantined(card.uuid for card in cards)
         return [card for card in cards if card.uuid not in quarantined]
 
-    def _startable(self, offers: Sequence[Offer], sound: Container[str]) -> list[Offer]:
+    def _startable(self, offers: Sequence[Offer], sound: Sequence[Card], leaving: Container[str]) -> list[Offer]:
         """The offers without the cards that are not sound, and none of a host whose disk is full."""
-        return [
-            replace(offer, free=() if offer.host in self._full else tuple(c for c in offer.free if c.uuid in sound))
-            for offer in offers
-        ]
+        cards = {offer.host: {c.uuid for c in sound if c.host == offer.host} for offer in offers}
+        return [_only(offer, set() if offer.host in self._full else cards[offer.host], leaving) for offer in offers]
+
+    def _can_checkpoint(self, run: Run) -> bool:
+        return self.settings.run.preempt and run.template in TEMPLATES and TEMPLATES[run.template].checkpoints
+
+    def _movable(self, holding: Sequence[Run], sound: Sequence[Card]) -> dict[str, Run]:
+        """The runs that could make room, by id: their cards could then be given to another."""
+        cards = {card.uuid for card in sound if not card.closing and card.host not in self._full}
+        return {run.id: run for run in holding if self._can_checkpoint(run) and cards.issuperset(run.cards)}
+
+    def _make_room(self, preemption: Preemption, run: Run, now: float) -> None:
+        why = WHY[preemption.reason]
+        room = Room(for_run=preemption.by, reason=why, ends_look=preemption.ends_look, asked_at=now)
+        try:
+            self.ledger.make_room(run.id, run.fence, room)
+        except (FenceError, MoveRefused, UnknownRecord) as refusal:
+            log.info("%s", refusal)
+            return
+        log.info("%s: makes room for %s, %s", run.id, preemption.by, why)
 
     def _bound(self, binding: Binding) -> bool:
         first = binding.cards[0]
         try:
+            if not self.searches.draw(binding.run):
+                return False
             run = self.ledger.bind(binding.run.id, tuple(c.uuid for c in binding.cards), first.host, first.index)
         except (MoveRefused, UnknownRecord) as refusal:
             log.info("%s", refusal)
@@ -185,6 +254,12 @@ def main(settings: Settings) -> None:
         signal.signal(sig, lambda *_: dispatcher.stop())
     dispatcher.run()
     log.info("dispatch: stopped")
+
+
+def _only(offer: Offer, cards: set[str], leaving: Container[str]) -> Offer:
+    """The offer of none but these cards, of which those being left will be free in a moment."""
+    now_free = tuple(card for card in offer.free if card.uuid in cards)
+    return replace(offer, free=now_free, coming=sum(c in leaving for c in cards - {card.uuid for card in now_free}))
 
 
 def _offers(up: Sequence[Host], readings: Sequence[HostCards], free_cards: Iterable[Card]) -> list[Offer]:

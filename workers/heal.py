@@ -10,7 +10,7 @@ from lab.card import Card
 from lab.diagnose import Diagnosis
 from lab.ledger import Ledger
 from lab.plan import Scalar
-from lab.run import Run
+from lab.run import Run, Usage
 from lab.settings import Settings
 from workers import cures
 from workers.cures import Case, Step
@@ -49,6 +49,7 @@ def examine(
         steps_total=steps_total,
         max_retries=settings.run.max_retries,
         max_attempts=settings.run.max_attempts,
+        losses=ledger.losses_after(run),
         retry_wait_s=settings.run.retry_wait_s,
     )
     known, helped = ledger.known_cure(cures.fingerprint(case, card.name)) or (None, None)
@@ -58,13 +59,20 @@ def examine(
 
 
 def try_again(
-    ledger: Ledger, settings: Settings, treatment: Treatment, cards: Sequence[str], fence: int, text: str
+    ledger: Ledger,
+    settings: Settings,
+    treatment: Treatment,
+    cards: Sequence[str],
+    fence: int,
+    text: str,
+    usage: Usage | None = None,
 ) -> Run:
     """The run is queued for its next attempt as the step wants it. Raises FenceError, MoveRefused.
 
     Args:
         cards: the attempt's cards.
         text: its log, which may name the card that broke.
+        usage: what it used.
     """
     case, step = treatment.case, treatment.step
     assert step is not None
@@ -79,6 +87,7 @@ def try_again(
         treatment.name,
         cures.sentence(step, case, treatment.helped),
         lost=step.loss,
+        usage=usage,
         overrides=cures.overrides(step, case),
         environ=dict(step.environ),
         avoid=tuple(blamed) if step.elsewhere else (),

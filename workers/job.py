@@ -14,18 +14,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from lab import estimate, store
+from lab import store
 from lab.card import Card
 from lab.cardlock import CardLock
 from lab.diagnose import Cause, Diagnosis, diagnose
 from lab.errors import CardError, FenceError, LeaseRefused, MoveRefused, OperatorError, UnknownRecord
 from lab.leases import Lease, Leases
 from lab.ledger import Ledger
-from lab.run import Run, RunResult, RunSpec, RunState
+from lab.run import Run, RunResult, RunSpec, RunState, Usage
 from lab.settings import Settings
 from workers import copies, cures, datasets, disk, heal, launch, oomkills
 from workers.recover import lose, release_card
-from workers.rundir import RunDir, read_log, read_result, unfinished
+from workers.rundir import RunDir, read_log, read_result
 from workers.templates import TEMPLATES
 from workers.watch import Ending, Watch
 
@@ -94,9 +94,9 @@ def release_after_child() -> None:
     """What this worker's own child held when it was killed is free; left to the lease's end if that cannot be done."""
     if _post is None:
         return
-    client = store.connect(_post.settings)
+    client, worker = store.connect(_post.settings), _post.worker
     try:
-        if not release_card(_post.settings, client, _post.card.uuid, _post.worker.__eq__):
+        if not release_card(_post.settings, client, _post.card.uuid, lambda holder: holder == worker):
             log.warning("card %s: what its child held is left to expire", _post.card.uuid)
     except store.AWAY as error:
         log.warning("card %s: what its child held is left to expire: %s", _post.card.uuid, error)
@@ -152,7 +152,7 @@ class Attempt:
         folder = directory.begin(self.lease.fence)
         ending, gone = self._train(folder, locks)
         self.cards_gone = gone
-        self._settle(ending, folder, fresh=earlier is None)
+        self._settle(ending, folder)
 
     def _train(self, folder: Path, locks: list[CardLock]) -> tuple[Ending, bool]:
         """The trainer has run and ended; whether nothing of it is left."""
@@ -164,7 +164,18 @@ class Attempt:
             for lock in locks:
                 lock.name_group(trainer.pid, trainer.mark)
             post = self.post
-            watch = Watch(self.ledger, self.leases, self.lease, self.since, trainer, folder, post.settings, stop_asked)
+            searched = self.run.trial is not None
+            watch = Watch(
+                self.ledger,
+                self.leases,
+                self.lease,
+                self.since,
+                trainer,
+                folder,
+                post.settings,
+                stop_asked,
+                curves=searched,
+            )
             ending = watch.follow(self._started(trainer.pid))
         finally:
             gone = trainer.gone()
@@ -182,16 +193,18 @@ class Attempt:
         log.info("%s: runs as process %d", self.run.id, pid)
         return True
 
-    def _settle(self, ending: Ending, folder: Path, fresh: bool) -> None:
-        gpu_s = ending.seconds * len(self.lease.cards)
-        result = unfinished(ending.progress, gpu_s, ending.energy_j)
+    def _settle(self, ending: Ending, folder: Path) -> None:
+        used = Usage(gpu_s=round(ending.seconds * len(self.lease.cards), 3), energy_j=ending.energy_j)
+        result = RunResult(metrics=ending.progress.metrics, curves=ending.progress.curves, usage=used)
         match ending.how:
             case "cancelled":
                 self._cancelled(result)
             case "paused":
                 self._pause(self._said() or "paused", result)
             case "disk_full":
-                self._pause_for_room(result)
+                self._pause_while_full(result)
+            case "preempted":
+                self._make_room(result)
             case "hung":
                 self._heal(Diagnosis("hang", ending.why, HANG_ADVICE, True), ending, folder, result)
             case "deleted":
@@ -199,11 +212,11 @@ class Attempt:
                     Diagnosis("data_missing", f"{folder} was deleted while it ran", DELETED_ADVICE, False), result
                 )
             case "shutdown":
-                self._give_back("its worker was told to stop")
+                self._give_back("its worker was told to stop", used)
             case "lease_lost":
-                self._give_back("Redis was away until the lease ran out")
+                self._give_back("Redis was away until the lease ran out", used)
             case "exited":
-                self._ended_by_itself(ending, folder, gpu_s, fresh)
+                self._ended_by_itself(ending, folder, result)
 
     def _said(self) -> str | None:
         """The run's message: who wants what of it."""
@@ -214,12 +227,19 @@ class Attempt:
         self._write(lambda: self.ledger.cancelled(self.run.id, self.lease.fence, by, result))
 
     def _pause(self, why: str, result: RunResult) -> None:
-        if self._write(lambda: self.ledger.paused(self.run.id, self.lease.fence, why)):
+        if self._write(lambda: self.ledger.paused(self.run.id, self.lease.fence, why, result.usage)):
             log.info("%s: paused, %s", self.run.id, why)
         else:
             self._close_cancelling(result)
 
-    def _pause_for_room(self, result: RunResult) -> None:
+    def _make_room(self, result: RunResult) -> None:
+        moved = self._write(lambda: self.ledger.made_room(self.run.id, self.lease.fence, result.usage))
+        if moved:
+            log.info("%s: %s, made room for %s", self.run.id, moved.state, moved.made_room_for[-1])
+        else:
+            self._close_cancelling(result)
+
+    def _pause_while_full(self, result: RunResult) -> None:
         settings = self.post.settings
         self._pause(disk.message(settings.host), result)
         text = disk.notice(settings.host, settings)
@@ -230,12 +250,12 @@ class Attempt:
         if self._write(lambda: self.ledger.run(self.run.id).state) is RunState.CANCELLING:
             self._cancelled(result)
 
-    def _ended_by_itself(self, ending: Ending, folder: Path, gpu_s: float, fresh: bool) -> None:
+    def _ended_by_itself(self, ending: Ending, folder: Path, left: RunResult) -> None:
         result = read_result(folder) if ending.code == 0 else None
         if result:
-            usage = result.usage.model_copy(update={"gpu_s": round(gpu_s, 3), "energy_j": ending.energy_j})
-            if self._finish(result.model_copy(update={"usage": usage})) and fresh:
-                self._write(lambda: self.ledger.remember_duration(self._kind(), ending.seconds))
+            measured = {"gpu_s": left.usage.gpu_s, "energy_j": left.usage.energy_j}
+            usage = result.usage.model_copy(update=measured)
+            self._finish(result.model_copy(update={"usage": usage}))
             return
         found = diagnose(read_log(folder), ending.code, oom_kills=oomkills.since(self.oom_kills))
         if ending.code == 0:
@@ -243,7 +263,7 @@ class Attempt:
         if ending.code is not None and ending.code < 0:
             how = f"killed by {signal.Signals(-ending.code).name}"
             found = dataclasses.replace(found, evidence=f"{found.evidence} ({how})" if found.evidence else how)
-        self._heal(found, ending, folder, unfinished(ending.progress, gpu_s, ending.energy_j))
+        self._heal(found, ending, folder, left)
 
     def _finish(self, result: RunResult) -> bool:
         done = self._write(lambda: self.ledger.finish(self.run.id, self.lease.fence, result))
@@ -261,7 +281,8 @@ class Attempt:
             self._fail(dataclasses.replace(found, evidence=message), result)
             return
         cards, text = self.lease.cards, read_log(folder)
-        moved = self._write(lambda: heal.try_again(self.ledger, settings, tried, cards, self.lease.fence, text))
+        fence, used = self.lease.fence, result.usage
+        moved = self._write(lambda: heal.try_again(self.ledger, settings, tried, cards, fence, text, used))
         if moved:
             log.warning("%s: %s: %s; %s, %s", self.run.id, found.cause, found.evidence, moved.message, moved.state)
         else:
@@ -270,7 +291,7 @@ class Attempt:
     def _fail(self, found: Diagnosis, result: RunResult | None = None) -> None:
         cause, message, advice = found.cause, found.evidence, found.advice
         if cause == "disk_full" and disk.is_full(self.post.settings):
-            self._pause_for_room(result or RunResult())
+            self._pause_while_full(result or RunResult())
             return
         fence = self.lease.fence
         failed = self._write(lambda: self.ledger.fail(self.run.id, fence, cause, message, result, advice))
@@ -288,8 +309,8 @@ class Attempt:
 
         self._write(write)
 
-    def _give_back(self, why: str) -> None:
-        if self._write(lambda: self.ledger.give_back(self.run.id, self.lease.fence, why)):
+    def _give_back(self, why: str, used: Usage | None = None) -> None:
+        if self._write(lambda: self.ledger.give_back(self.run.id, self.lease.fence, why, usage=used)):
             log.info("%s: back in the queue, %s", self.run.id, why)
 
     def _write(self, write: Callable[[], T]) -> T | None:
@@ -330,10 +351,6 @@ class Attempt:
             threads=self.post.threads,
             checkpoint_dir=str(earlier) if earlier else None,
         )
-
-    def _kind(self) -> str:
-        run = self.run
-        return estimate.kind(run.template, run.point, estimate.length(run.epochs, run.max_steps), self.post.card.name)
 
     @contextlib.contextmanager
     def _cards_locked(self) -> Iterator[list[CardLock]]:

@@ -6,17 +6,17 @@ and the size class of the last make a run's *tier*; a smaller number goes first.
 
 - A run starts on free cards of one host: all that it needs, or none.
 - Where they are not free, runs of a later tier on one host make room (`Running.yields_at` says from when): only what
-  can checkpoint, after MIN_STINT_S, at most once in PREEMPT_EVERY_S.
-- A first look is lent, not given. For LOOK_S nothing takes its cards; then it yields to any earlier tier, until it has
-  been there for MIN_STINT_S. That is the one stint that may end before MIN_STINT_S, and it counts as no preemption.
-  Only what can checkpoint is lent a look; the rest waits for its turn.
+  can checkpoint, after `Timings.stint_s`, at most once in `every_s`.
+- A first look is lent, not given. For `look_s` nothing takes its cards; then it yields to any earlier tier, until it
+  has been there for `stint_s`. That is the one stint that may end sooner, and it counts as no preemption. Only what can
+  checkpoint is lent a look; the rest waits for its turn.
 - Who gets no cards in either way is the head of the queue. Cards are reserved for the time from which it could have
   them; what ranks behind it starts there only if it will have ended by then, could be displaced by then, or uses cards
   that the head does not need (EASY backfill: Lifka, "The ANL/IBM SP scheduling system", 1995).
 
 Short looks before long runs are the idea of Tiresias (Gu et al., NSDI 2019), usage that decays that of Slurm's
 multifactor priority. The constants were chosen with tests/bench/trace.py. The order is computed in workers/ranks, the
-decision in workers/decision, queue positions in workers/places: all pure, time an argument.
+decision in workers/decision, what is to be expected in workers/forecast: all pure, time an argument.
 """
 
 from __future__ import annotations
@@ -29,16 +29,30 @@ from typing import Literal
 from lab.plan import Priority
 from lab.predict import Prediction
 
-LOOK_S = 120.0
-"""A first look: start-up takes 10 s, so the run shows its first steps and its speed. At 180 s a burst on a small
-cluster made newcomers wait for 14 min (p95), at 120 s for 8."""
-MIN_STINT_S = 600.0
-PREEMPT_EVERY_S = 3600.0
 HALF_LIFE_S = 7 * 86_400.0
 PRIORITY_COST: Mapping[Priority, float] = {"low": 0.5, "normal": 1.0, "high": 2.0}
 """A card's second counts so often towards its user's usage: going first is not free."""
 UNKNOWN = Prediction(3600.0, 6 * 3600.0, "rough: nothing is known")
 Reason = Literal["priority", "first look", "fair share", "shorter"]
+
+
+@dataclass(frozen=True, slots=True)
+class Timings:
+    """How long cards are left to a run, in seconds; the defaults are those of the settings.
+
+    Attributes:
+        look_s: a first look. Start-up takes 10 s, so the run shows its first steps and its speed. At 180 s a burst on
+            a small cluster made newcomers wait for 14 min (p95), at 120 s for 8.
+        stint_s: any other stint, before the run makes room.
+        every_s: between two preemptions of a run.
+    """
+
+    look_s: float = 120.0
+    stint_s: float = 600.0
+    every_s: float = 3600.0
+
+
+USUAL = Timings()
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,31 +115,38 @@ class Running:
         """How many cards it holds."""
         return len(self.cards)
 
-    def looking(self, now: float) -> bool:
+    def looking(self, now: float, timings: Timings) -> bool:
         """True during its first look, when nothing takes its cards."""
-        return self.can_checkpoint and not self.looked and now < self.since + LOOK_S
+        return self.can_checkpoint and not self.looked and now < self.since + timings.look_s
 
-    def look_ends(self, now: float) -> bool:
+    def look_ends(self, now: float, timings: Timings) -> bool:
         """True when making room now would be the end of its first look and no preemption."""
-        return not self.looked and now < self.since + MIN_STINT_S
+        return not self.looked and now < self.since + timings.stint_s
 
-    def yields_at(self) -> float:
+    def yields_at(self, timings: Timings) -> float:
         """From when it makes room for an earlier tier; infinite for what cannot checkpoint."""
         if not self.can_checkpoint or self.stopping:
             return math.inf
         if not self.looked:
-            return self.since + LOOK_S
+            return self.since + timings.look_s
         last = -math.inf if self.preempted_at is None else self.preempted_at
-        return max(self.since + MIN_STINT_S, last + PREEMPT_EVERY_S)
+        return max(self.since + timings.stint_s, last + timings.every_s)
 
 
 @dataclass(frozen=True, slots=True)
 class HostState:
-    """What a host has: its free cards in its own order, and how many it could give to one run if none were busy."""
+    """What a host has.
+
+    Attributes:
+        free: its free cards, in its own order.
+        capacity: cards that it could give to one run if none were busy.
+        coming: cards that a run has just left and that will be free in a moment.
+    """
 
     name: str
     free: tuple[str, ...]
     capacity: int
+    coming: int = 0
 
 
 @dataclass(frozen=True, slots=True)

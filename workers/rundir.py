@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from pydantic import ValidationError
 
-from lab.run import Progress, Run, RunResult, RunSpec, Usage
+from lab.run import Progress, Run, RunResult, RunSpec
 from workers.checkpoint import newest_whole, replace_file
 
 log = logging.getLogger(__name__)
@@ -110,21 +110,22 @@ def read_log(attempt: Path) -> str:
         return ""
 
 
-def unfinished(progress: Progress, gpu_s: float, energy_j: float | None = None) -> RunResult:
-    """What is known of an attempt without a result."""
-    return RunResult(metrics=progress.metrics, usage=Usage(gpu_s=gpu_s, energy_j=energy_j))
-
-
 class Metrics:
-    """metrics.jsonl read as it grows: whole lines only, each once."""
+    """metrics.jsonl read as it grows: whole lines only, each once.
 
-    def __init__(self, attempt: Path) -> None:
+    Args:
+        curves: whether the progress holds the metrics of all epochs so far, not only the last ones.
+    """
+
+    def __init__(self, attempt: Path, *, curves: bool = False) -> None:
         self._path = attempt / "metrics.jsonl"
+        self._curves: dict[str, list[tuple[float, float | None]]] | None = {} if curves else None
         self._offset = 0
         self._latest: dict[str, Any] = {}
         self._metrics: dict[str, float | None] = {}
         self._steps: deque[float] = deque(maxlen=USUAL_STEPS)
         self._last: tuple[int, float] | None = None
+        self._first_step_at: float | None = None
         self.lines = 0
         """Lines read so far."""
         self.phase: Literal["start", "train", "evaluation"] = "start"
@@ -139,12 +140,19 @@ class Metrics:
         for line in lines:
             self._time(line)
             self._latest |= {k: v for k, v in line.items() if k in _POSITION}
-            self._metrics |= {k: _finite(v) for k, v in line.items() if k not in _POSITION and _is_number(v)}
+            found = {k: _finite(v) for k, v in line.items() if k not in _POSITION and _is_number(v)}
+            self._metrics |= found
+            if self._curves is not None and line.get("kind") == "epoch" and isinstance(line.get("epoch"), int):
+                for name, value in found.items():
+                    self._curves.setdefault(name, []).append((line["epoch"], value))
         if not lines:
             return None
         try:
             self.progress = Progress.model_validate(
-                self._latest | {"phase": self.phase, "metrics": self._metrics, "at": time.time()}
+                self._latest
+                | {"phase": self.phase, "metrics": self._metrics, "at": time.time()}
+                | {"first_step_at": self._first_step_at}
+                | {"curves": {name: _thinned(curve) for name, curve in (self._curves or {}).items()}}
             )
         except ValidationError as error:
             log.debug("%s: no progress in its last line: %s", self._path, error)
@@ -161,6 +169,7 @@ class Metrics:
             if self._last and step > self._last[0]:
                 self._steps.append((at - self._last[1]) / (step - self._last[0]))
             self._last = step, at
+            self._first_step_at = self._first_step_at or at
         else:
             self._last = None  # an evaluation lies between
         self.phase = "evaluation" if kind == "evaluation" else "train"

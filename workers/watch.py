@@ -28,7 +28,18 @@ from workers.rundir import Metrics
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
-How = Literal["exited", "cancelled", "paused", "disk_full", "hung", "deleted", "shutdown", "lease_lost", "superseded"]
+How = Literal[
+    "exited",
+    "cancelled",
+    "paused",
+    "preempted",
+    "disk_full",
+    "hung",
+    "deleted",
+    "shutdown",
+    "lease_lost",
+    "superseded",
+]
 
 TICK_S = 0.1
 PROGRESS_EVERY_S = 0.5
@@ -78,6 +89,8 @@ class Watch:
         attempt: Path,
         settings: Settings,
         stop_asked: threading.Event,
+        *,
+        curves: bool = False,
     ) -> None:
         self.ledger = ledger
         self.leases = leases
@@ -87,7 +100,7 @@ class Watch:
         self.all_settings = settings
         self.settings = settings.run
         self.stop_asked = stop_asked
-        self.metrics = Metrics(attempt)
+        self.metrics = Metrics(attempt, curves=curves)
         self.pulse = Pulse(trainer, attempt, self.metrics, self.settings.hang_s, self._utilisation)
         self.power = Power(lease.cards)
         self.began = time.monotonic()
@@ -168,7 +181,7 @@ class Watch:
         return _inode(self.attempt) != self._inode
 
     def _follow_wishes(self) -> None:
-        """What people asked of the run is done: stopped, paused, or its checkpoint asked for and told of."""
+        """What is asked of the run is done: stopped, paused, made room, or its checkpoint asked for and told of."""
         run = self._asked(lambda: self.ledger.run(self.lease.run_id))
         if run is None or run.fence != self.lease.fence:
             return
@@ -176,6 +189,8 @@ class Watch:
             self._stop("cancelled", self.settings.grace_s)
         elif run.wish == "pause":
             self._stop("paused", self.settings.grace_s)
+        elif run.room:
+            self._stop("preempted", self.settings.grace_s)
         elif run.wish == "checkpoint":
             self._follow_checkpoint()
 

@@ -1,6 +1,7 @@
 """From an experiment and its runs to a report."""
 
 import io
+import re
 import shlex
 from typing import Any
 
@@ -10,6 +11,7 @@ from PIL import Image
 from agent.report import build
 from lab.objective import choose_metric, latest
 from lab.plan import Plan, Point
+from lab.planwords import sentence
 from lab.report import Report, summary_lines, to_markdown
 from lab.run import Estimate, Experiment, Run, RunResult, RunState, Usage
 
@@ -62,6 +64,7 @@ def six() -> list[Run]:
 
 def failed(number: int, model: str, seed: int, cause: str) -> Run:
     ended = {"state": RunState.FAILED, "cause": cause, "message": "loss is nan at step 40", "result": None}
+    ended |= {"earlier": Usage(gpu_s=120)}  # what the ledger leaves of an attempt without a result
     return run(number, model, None, seed, **ended)
 
 
@@ -87,9 +90,33 @@ def test_the_report_survives_its_trip_through_json() -> None:
 
 
 def test_the_command_to_run_it_again_is_safe_for_a_shell() -> None:
-    report, _ = build(experiment(), six(), now=5.0)
+    """Whatever a data set is called, it stays one argument."""
+    asked = experiment(dataset="/data/$(rm -rf ~)'; rm")
+    report, _ = build(asked, six(), now=5.0)
 
-    assert shlex.split(report.again) == ["overnight", "ask", TEXT]
+    assert shlex.split(report.again) == ["overnight", "ask", sentence(asked.plan)]
+
+
+def test_the_command_to_run_it_again_names_every_value() -> None:
+    """A follow-up's own words (`batch 96`) would mean nothing outside their thread."""
+    report, _ = build(experiment(text="batch 换成 96", axes={"batch_size": (96,), "seed": (0, 1, 2)}), six(), now=5.0)
+
+    asked = shlex.split(report.again)[-1]
+    assert asked == "对比 resnet50 和 efficientnet_b0，数据集 digits；batch size 96；3 个种子；3 轮"
+
+
+ENGLISH = r"\b(?:the|and|of|to|failed|seeds?|mean|interval|warnings|notes|again|best|model|cause|peak|better|each)\b"
+"""Words of the English report."""
+
+
+def test_a_chinese_report_is_chinese_throughout() -> None:
+    """Names of models, metrics and commands stay; no sentence and no heading around them is English."""
+    runs = [*six()[:5], failed(6, "efficientnet_b0", 2, "oom_gpu")]
+    report, _ = build(experiment(text="对比 ResNet50 和 EfficientNet"), runs, now=5.0)
+
+    text = to_markdown(report) + "\n".join(summary_lines(report))
+    assert re.findall(ENGLISH, text) == []
+    assert "显存不足" in text
 
 
 def test_caveats_are_stated() -> None:
@@ -101,6 +128,21 @@ def test_caveats_are_stated() -> None:
     assert "It took 0.20 GPU-h; the plan had estimated 0.20 (a rough guess)" in notes
     assert "It ran for 2 min; the plan had estimated 4 min" in notes
     assert report.warnings == ("no pretrained weights (exp-12/1, exp-12/2, exp-12/3 and 3 others)",)
+
+
+def test_time_of_earlier_attempts_counts_and_what_was_lost_is_said() -> None:
+    """The cards were busy with it, whatever came of it; who made room did so for others and lost nothing."""
+    one, *rest = six()
+    two, *rest = rest
+    lost = one.model_copy(update={"earlier": Usage(gpu_s=3600), "lost_gpu_s": 1800.0, "losses": 1, "fence": 3})
+    moved = two.model_copy(update={"earlier": Usage(gpu_s=900), "made_room_for": ("exp-9/1",), "fence": 2})
+    report, _ = build(experiment(), [lost, moved, *rest], now=5.0)
+    notes = " ".join(report.notes)
+
+    assert report.gpu_hours == pytest.approx(0.2 + 1.0 + 0.25)
+    assert "1 run needed more than one attempt; the GPU time of all of them is in the total" in notes
+    assert "Of the GPU time, 0.50 h went to attempts that were lost with their card, worker or host" in notes
+    assert "exp-12/2 made room for other runs and went on from its checkpoint" in notes
 
 
 def test_what_was_changed_on_runs_is_noted() -> None:

@@ -9,18 +9,19 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
+from lab import meter
 from lab.leases import Leases
 from lab.ledger import Ledger
 from lab.plan import Plan
-from lab.run import Answer, RunResult, Usage
+from lab.run import Answer, RunResult, Spent, Usage
 from lab.settings import Settings
 from lab.usage import Used, ended_since
 from overnight import app
 from terminal.usage import notes, shares, table, total
 
 
-def ended(ledger: Ledger, user: str, *usages: Usage | None) -> str:
-    """An experiment of `user` with a finished run for each usage; None for one that failed without a result."""
+def ended(ledger: Ledger, user: str, *usages: Usage | None, held_s: float = 0.0) -> str:
+    """An experiment of `user` with a finished run for each usage; None for one that was lost, after `held_s`."""
     request = ledger.submit("probe", user, "terminal:1")
     assert request is not None
     plan = Plan(template="probe", models=("probe",), axes={"seed": tuple(range(len(usages)))})
@@ -34,6 +35,7 @@ def ended(ledger: Ledger, user: str, *usages: Usage | None) -> str:
         leases.release(lease)
         ledger.start(run.id, lease.fence, 123)
         if usage is None:
+            ledger.client.hset(f"on:run:{run.id}", "started_at", json.dumps(time.time() - held_s))
             ledger.fail(run.id, lease.fence, "hardware", "the host died")
         else:
             ledger.finish(run.id, lease.fence, RunResult(usage=usage, curves={"loss": [(1.0, 0.5)]}))
@@ -68,10 +70,14 @@ def test_unknown_energy_is_unknown_and_part_of_it_is_told_as_a_part(ledger: Ledg
 
 def test_a_run_that_left_no_result_counts_with_the_time_that_it_held_its_card(ledger: Ledger) -> None:
     """A host that died has used its cards all the same."""
-    experiment = ended(ledger, "U1", None)
-    ledger.client.hset(f"on:run:{experiment}/1", "started_at", json.dumps(time.time() - 7200))
+    ended(ledger, "U1", Usage(gpu_s=3600), None, held_s=7200)
+    runs = used(ledger)
 
-    assert shares(used(ledger), "run")[0].gpu_hours == pytest.approx(2.0, abs=0.01)
+    assert total(runs).gpu_hours == pytest.approx(3.0, abs=0.01)
+    assert total(runs).lost_gpu_hours == pytest.approx(2.0, abs=0.01)
+    assert "2.00 GPU-h went to attempts that were lost with their card, worker or host" in " ".join(
+        notes(total(runs), 7)
+    )
 
 
 def test_what_never_ran_and_what_ended_before_are_left_out(ledger: Ledger) -> None:
@@ -135,6 +141,7 @@ def test_the_command_prints_one_json_document(
             "name": experiment,
             "runs": 1,
             "gpu_hours": 1.0,
+            "lost_gpu_hours": 0.0,
             "energy_kwh": 2.0,
             "energy_runs": 1,
             "simulated_runs": 0,
@@ -142,3 +149,25 @@ def test_the_command_prints_one_json_document(
     ]
     assert document["total"]["gpu_hours"] == 1.0
     assert CliRunner().invoke(app, ["usage", "--by", "moon"]).exit_code == 2
+
+
+def test_the_language_model_is_told_beside_the_runs(
+    settings: Settings, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whom it worked for, the most first; also where no run has ended."""
+    assert settings.redis_url is not None
+    monkeypatch.setenv("OVERNIGHT_REDIS_URL", settings.redis_url.get_secret_value())
+    now = time.time()
+    meter.count(ledger.client, "U1", Spent(calls=1, tokens_in=900, tokens_out=60), now)
+    meter.count(ledger.client, "U2", Spent(calls=2, tokens_in=1900, tokens_out=100, estimated=2000), now)
+    meter.count(ledger.client, "U1", Spent(calls=1, tokens_in=9, tokens_out=9), now - 30 * 86_400)
+
+    said = CliRunner().invoke(app, ["usage"]).stdout
+    document = json.loads(CliRunner().invoke(app, ["usage", "--json"]).stdout)
+
+    assert "no run has ended" in said
+    assert "language model: 3 calls, 2,960 tokens (2,000 of them estimated)\n  U2: 2 calls" in said
+    assert document["model"]["total"] == {
+        "calls": 3, "tokens_in": 2800, "tokens_out": 160, "estimated": 2000, "money": None,
+    }  # fmt: skip
+    assert set(document["model"]["people"]) == {"U1", "U2"}

@@ -14,9 +14,9 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from lab.plan import Priority
-from lab.predict import Z90, History, Prediction
+from lab.predict import Z90, History, Level, Prediction
 from workers.decision import decide
-from workers.policy import LOOK_S, Decision, HostState, Running, Start, Usage, Waiting
+from workers.policy import USUAL, Decision, HostState, Running, Start, Usage, Waiting
 from workers.ranks import remaining_p50
 
 CHECKPOINT_S = 15.0
@@ -138,10 +138,9 @@ class Cluster:
             self._push(again, "ask", "")
 
     def _arrive(self, job: Job) -> None:
-        levels = ("all", job.user)
         rough = Prediction(job.guess_s, job.guess_s * math.exp(1.2 * Z90), "rough")
-        prediction = self.history.predict(levels, job.guess_s) if self.history else rough
-        self.stories[job.id] = Story(job, prediction, job.length_s)
+        prediction = self.history.predict(_levels(job), job.guess_s) if self.history else None
+        self.stories[job.id] = Story(job, prediction or rough, job.length_s)
         self._wait(self.stories[job.id])
 
     def _wait(self, story: Story) -> None:
@@ -168,7 +167,7 @@ class Cluster:
         if story.started_at is None:
             story.started_at = self.now
             if job.measured_s is not None:
-                self._push(self.now + LOOK_S, "measure", job.id, story.version)
+                self._push(self.now + USUAL.look_s, "measure", job.id, story.version)
         story.stints.append((self.now, math.inf, start.cards))
         self._running[job.id] = Running(
             id=job.id,
@@ -205,7 +204,7 @@ class Cluster:
         story.ended_at, story.left_s = self.now, 0.0
         story.version += 1
         if self.history:
-            self.history.learn(("all", story.job.user), story.job.guess_s, story.job.length_s)
+            self.history.learn(_levels(story.job), story.job.length_s)
 
     def _release(self, story: Story) -> None:
         run = self._running.pop(story.job.id)
@@ -230,6 +229,11 @@ class Cluster:
     def _push(self, at: float, what: str, job_id: str, version: int = 0) -> None:
         self._sequence += 1
         heapq.heappush(self._events, (at, self._sequence, what, job_id, version))
+
+
+def _levels(job: Job) -> tuple[Level, Level]:
+    """Guesses are off in one way for all, and in another for each user."""
+    return Level("all", job.guess_s), Level(job.user, job.guess_s)
 
 
 def fifo_easy(

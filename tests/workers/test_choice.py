@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from lab.card import Card
 from lab.plan import PRIORITIES, Point, Priority
 from lab.predict import Prediction
-from lab.run import Run
+from lab.run import Run, Usage
 from workers.choice import Offer, choose, why_waiting
 
 
@@ -123,7 +123,21 @@ def test_a_run_known_to_be_short_goes_before_an_older_long_one() -> None:
     choice = choose(queued, [offer(free=1)], now=3, lengths=lengths)
 
     assert [binding.run.number for binding in choice.bindings] == [2]
-    assert choice.places(3)["exp-1/1"] == (1, pytest.approx(63.0))
+
+
+def test_a_preempted_run_waits_for_its_checkpoints_as_long_as_training_them_took() -> None:
+    """Elsewhere it begins anew: worth it only when its own host is busy for longer than that took."""
+    moved = run(1, host="b").model_copy(update={"preempted_at": 1000.0, "earlier": Usage(gpu_s=700)})
+    elsewhere, home = offer("a", 1), offer("b", 0, 1)
+
+    def hosts(now: float, *offers: Offer, queued: Run = moved) -> list[str]:
+        return [binding.cards[0].host for binding in choose([queued], offers, now=now).bindings]
+
+    assert hosts(1600, elsewhere, home) == []
+    assert hosts(1600, elsewhere, offer("b", 1)) == ["b"]
+    assert hosts(1701, elsewhere, home) == ["a"]
+    assert hosts(1600, elsewhere) == ["a"]  # its host is gone
+    assert hosts(1600, elsewhere, home, queued=moved.model_copy(update={"avoid": ("b0",)})) == ["a"]
 
 
 def test_without_somebody_to_act_on_it_nothing_is_preempted() -> None:

@@ -12,17 +12,15 @@ from hypothesis import strategies as st
 
 from lab.plan import PRIORITIES
 from workers.decision import decide
-from workers.places import places
 from workers.policy import (
     HALF_LIFE_S,
-    LOOK_S,
-    MIN_STINT_S,
-    PREEMPT_EVERY_S,
+    USUAL,
     Decision,
     HostState,
     Preemption,
     Running,
     Start,
+    Timings,
     Usage,
     Waiting,
 )
@@ -112,23 +110,49 @@ def test_a_new_run_takes_a_card_for_its_first_look_from_a_long_one() -> None:
 
 
 def test_a_first_look_is_lent_and_ends_before_ten_minutes_where_a_stint_does_not() -> None:
-    """The lender goes on when the look is over; other stints keep their cards for MIN_STINT_S."""
+    """The lender goes on when the look is over; other stints keep their cards for USUAL.stint_s."""
     short = waits("short", 0.1)
 
-    assert decided([short], [runs("look", "c0", looked=False, since=NOW - LOOK_S + 1)]).preemptions == ()
-    ended = decided([short], [runs("look", "c0", looked=False, since=NOW - LOOK_S)]).preemptions
+    assert decided([short], [runs("look", "c0", looked=False, since=NOW - USUAL.look_s + 1)]).preemptions == ()
+    ended = decided([short], [runs("look", "c0", looked=False, since=NOW - USUAL.look_s)]).preemptions
     assert ended == (Preemption("look", "short", "shorter", ends_look=True),)
-    assert decided([short], [runs("stint", "c0", since=NOW - MIN_STINT_S + 1)]).preemptions == ()
-    ended = decided([short], [runs("stint", "c0", since=NOW - MIN_STINT_S)]).preemptions
+    assert decided([short], [runs("stint", "c0", since=NOW - USUAL.stint_s + 1)]).preemptions == ()
+    ended = decided([short], [runs("stint", "c0", since=NOW - USUAL.stint_s)]).preemptions
     assert ended == (Preemption("stint", "short", "shorter", ends_look=False),)
 
 
 def test_a_run_is_preempted_at_most_once_an_hour() -> None:
     """Each time costs it its restart."""
-    before = runs("r", "c0", preempted_at=NOW - PREEMPT_EVERY_S + 1)
+    before = runs("r", "c0", preempted_at=NOW - USUAL.every_s + 1)
 
     assert decided([waits("short", 0.1)], [before]).preemptions == ()
-    assert decided([waits("short", 0.1)], [replace(before, preempted_at=NOW - PREEMPT_EVERY_S)]).preemptions != ()
+    assert decided([waits("short", 0.1)], [replace(before, preempted_at=NOW - USUAL.every_s)]).preemptions != ()
+
+
+def test_the_timings_are_the_labs_own() -> None:
+    """Minutes for one, hours for another."""
+    timings = Timings(look_s=10, stint_s=20, every_s=30)
+    hosts, short = [HostState("h", (), 1)], waits("short", 0.1)
+
+    def preempted(**running: object) -> bool:
+        return bool(decide(NOW, [short], [runs("r", "c0", **running)], hosts, {}, timings).preemptions)  # type: ignore[arg-type]
+
+    assert [preempted(since=NOW - s, looked=False) for s in (9, 10)] == [False, True]
+    assert [preempted(since=NOW - s) for s in (19, 20)] == [False, True]
+    assert [preempted(preempted_at=NOW - s) for s in (29, 30)] == [False, True]
+
+
+def test_a_card_that_is_coming_is_waited_for() -> None:
+    """Nobody is stopped for a run that will have a card in a moment."""
+    long = [runs("long", "c0")]
+    short = [waits("short", 0.1), waits("next", 0.2)]
+
+    def stopped(*waiting: Waiting) -> list[str]:
+        decision = decide(NOW, waiting, long, [HostState("h", (), 2, coming=1)], {})
+        return [preemption.by for preemption in decision.preemptions]
+
+    assert stopped(short[0]) == []
+    assert stopped(*short) == ["next"]
 
 
 def test_what_cannot_checkpoint_keeps_its_cards_and_is_lent_none() -> None:
@@ -210,19 +234,6 @@ def test_what_is_left_of_a_length_grows_when_it_outlives_its_prediction() -> Non
     assert np.isfinite(remaining_p50(np.array([60.0]), np.array([60.0]), np.array([1e9]))).all()
 
 
-def test_places_tell_position_and_start_from_what_runs() -> None:
-    """The plan card says `2nd in the queue, starts in about 3 h`."""
-    held = [runs("r", "c0", hours=4, since=NOW - HOUR, can_checkpoint=False)]
-    queue = [waits("second", 5), waits("first", 2)]
-    hosts = [HostState("h", (), 1)]
-
-    found = places(NOW, queue, held, hosts, decide(NOW, queue, held, hosts, {}))
-
-    assert [found[name].position for name in ("first", "second")] == [1, 2]
-    assert abs(found["first"].starts_at - (NOW + 3 * HOUR)) < 120
-    assert abs(found["second"].starts_at - (NOW + 5 * HOUR)) < 120
-
-
 lengths = st.tuples(st.floats(1, 1e6), st.floats(1.01, 30))
 
 
@@ -287,14 +298,10 @@ def test_no_card_twice_gangs_whole_and_preemption_within_its_rules(
         if winner.priority == victim.priority and not look:
             assert (winner.user in over) <= (victim.user in over)
         had = NOW - victim.since
-        assert had >= (MIN_STINT_S if victim.looked else LOOK_S) - 1e-6
-        assert preemption.ends_look == (not victim.looked and victim.since + MIN_STINT_S > NOW)
+        assert had >= (USUAL.stint_s if victim.looked else USUAL.look_s) - 1e-6
+        assert preemption.ends_look == (not victim.looked and victim.since + USUAL.stint_s > NOW)
         if victim.looked and victim.preempted_at is not None:
-            assert NOW - victim.preempted_at >= PREEMPT_EVERY_S - 1e-6
-    found = places(NOW, waiting, running, hosts, decision)
-    assert set(found) == set(wants) - {start.run_id for start in decision.starts}
-    assert sorted(place.position for place in found.values()) == list(range(1, len(found) + 1))
-    assert all(place.starts_at >= NOW for place in found.values())
+            assert NOW - victim.preempted_at >= USUAL.every_s - 1e-6
 
 
 @given(situations(), st.randoms())

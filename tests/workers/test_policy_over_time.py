@@ -14,7 +14,7 @@ from lab.plan import PRIORITIES
 from lab.predict import History
 from tests.workers.simulate import Cluster, Job, Story, fifo_easy, jain
 from workers.decision import decide
-from workers.policy import LOOK_S, MIN_STINT_S, PREEMPT_EVERY_S, Decision, Running, Waiting
+from workers.policy import USUAL, Decision, Running, Waiting
 
 HOUR, DAY = 3600.0, 86_400.0
 ROUNDING_S = 1e-6
@@ -158,7 +158,7 @@ def test_every_job_ends_and_no_card_is_held_twice(jobs: list[Job]) -> None:
         assert all(len(cards) == story.job.gpus and len({c[0] for c in cards}) == 1 for _, _, cards in story.stints)
         assert story.job.can_checkpoint or not story.made_room
         counted = [at for at, _, ends_look in story.made_room if not ends_look]
-        assert all(later - at >= PREEMPT_EVERY_S - ROUNDING_S for at, later in itertools.pairwise(counted))
+        assert all(later - at >= USUAL.every_s - ROUNDING_S for at, later in itertools.pairwise(counted))
         for (at, _, ends_look), (since, _, _) in zip(story.made_room, story.stints, strict=False):
-            assert at - since >= (LOOK_S if ends_look else MIN_STINT_S) - ROUNDING_S
+            assert at - since >= (USUAL.look_s if ends_look else USUAL.stint_s) - ROUNDING_S
         assert sum(ends_look for _, _, ends_look in story.made_room) <= 1

@@ -16,6 +16,8 @@ class Template:
     params: type[TemplateParams]
     module: str
     does: str
+    checkpoints: bool = True
+    """It writes checkpoints, also when it is told to stop, and its next attempt goes on from there."""
 
     def schema(self) -> dict[str, Any]:
         """The JSON schema of its parameters, as hosts publish it."""
