@@ -15,7 +15,7 @@ from functools import cache
 from pathlib import Path
 from typing import Literal
 
-from lab.names import squash
+from lab.names import squash as squash
 
 Kind = Literal["model", "dataset"]
 Source = Literal["timm", "torchvision", "outside"]

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import Literal
+
+from lab.language import Phrasebook, is_chinese
 
 Language = Literal["en", "zh"]
 
@@ -187,8 +188,16 @@ _SENTENCES: dict[str, tuple[str, str]] = {
         "运行了 {actual}；计划估计为 {estimate}。",
     ),
     "note_attempts": (
-        "{n} run{s} needed more than one attempt; the GPU time of those that did not finish is not in the total.",
-        "{n} 个运行重试过；没有完成的那些尝试的 GPU 时间不在总数内。",
+        "{n} run{s} needed more than one attempt; the GPU time of all of them is in the total.",
+        "{n} 个运行重试过；所有尝试的 GPU 时间都计入总数。",
+    ),
+    "note_lost": (
+        "Of the GPU time, {hours} h went to attempts that were lost with their card, worker or host.",
+        "其中 {hours} GPU-h 用于因显卡、工作进程或主机故障而丢失的尝试。",
+    ),
+    "note_room": (
+        "{runs} made room for other runs and went on from {their} checkpoint.",
+        "{runs} 曾为其他运行让出显卡，之后从检查点继续。",
     ),
     "note_held": (
         "The GPU time of {n} run{s} without a result is counted from start to end.",
@@ -203,10 +212,11 @@ _SENTENCES: dict[str, tuple[str, str]] = {
 
 
 def language_of(text: str) -> Language:
-    """Chinese when the text has at least as many Chinese characters as Latin words (model names are Latin anyway)."""
-    chinese = len(re.findall(r"[\u4e00-\u9fff]", text))
-    kana = re.search(r"[\u3040-\u30ff]", text)
-    return "zh" if chinese and not kana and chinese >= len(re.findall(r"[A-Za-z][\w-]*", text)) else "en"
+    """The language of a report on a request with this text: the same as of its plan card."""
+    return "zh" if is_chinese(text) else "en"
+
+
+_PHRASES = Phrasebook(_SENTENCES)
 
 
 class Words:
@@ -219,7 +229,7 @@ class Words:
         """The sentence with its values filled in; an English plural is taken care of where it has `{s}`."""
         if "n" in values and "s" not in values:
             values["s"] = "" if values["n"] == 1 else "s"
-        return _SENTENCES[key][self.language == "zh"].format(**values)
+        return _PHRASES.say(key, self.language == "zh", **values)
 
     def names(self, names: Sequence[str], most: int = 3) -> str:
         """The names as a list in words; the ones beyond `most` are counted."""

@@ -9,9 +9,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from lab.errors import MoveRefused, RequestError
+from lab.errors import MoveRefused, OvernightError, RequestError, UnknownRecord
+from lab.language import Phrasebook, state_word
 from lab.ledger import Ledger
 from lab.plan import Priority
+from lab.planwords import PRIORITIES
 from lab.run import FINAL_EXPERIMENT, FINAL_RUN, Experiment, ExperimentState, Run, RunState
 
 Verb = Literal["cancel", "pause", "resume", "retry", "priority"]
@@ -19,15 +21,46 @@ Verb = Literal["cancel", "pause", "resume", "retry", "priority"]
 MINE = "mine"
 """Subject of an order on everything of the asker's that still waits for a card."""
 
-DONE: dict[str, str] = {
-    "queued": "waiting for a card",
-    "paused": "paused",
-    "cancelled": "cancelled",
-    "cancelling": "stopping",
-    "running": "asked to pause at its next checkpoint",
-    "dispatched": "asked to pause at its next checkpoint",
-}
-"""What a run is after an order, by its state."""
+WORDS = Phrasebook(
+    {
+        "is": ("{what} is {now}.", "{what} {now}。"),
+        "are": ("{where}: {list}.", "{where}：{list}。"),
+        "count": ("{n} {now}", "{n} 个{now}"),
+        "comma": (", ", "，"),
+        "experiments": ("{n} experiments", "{n} 个实验"),
+        "stops": (
+            "{what} stops: {n} running run{s} write{verb} a checkpoint first.",
+            "{what} 正在停止：{n} 个运行中的 run 先写检查点。",
+        ),
+        "again": (
+            "Once more: {list}. A new revision of the report follows.",
+            "重跑：{list}。之后会有新一版报告。",
+        ),
+        "as": ("{old} as {new}", "{old} 改为 {new}"),
+        "nothing_waits": ("Nothing of yours waits for a card.", "你没有在等卡的任务。"),
+        "priority": ("{now}, {priority} priority", "{now}，{priority}"),
+        "queued": ("waiting for a card", "在等卡"),
+        "paused": ("paused", "已暂停"),
+        "cancelled": ("cancelled", "已取消"),
+        "cancelling": ("stopping", "正在停止"),
+        "running": ("asked to pause at its next checkpoint", "将在下一个检查点暂停"),
+        "dispatched": ("asked to pause at its next checkpoint", "将在下一个检查点暂停"),
+        "nothing_to": ("Nothing to {verb}: {what} is {state}.", "没有可{verb}的：{what} {state}。"),
+        "not_yours": (
+            "{what} is somebody else's: only its owner or an admin can change it.",
+            "{what} 是别人的：只有本人或管理员可以修改。",
+        ),
+        "name_it": (
+            "Name what to retry: exp-12, or one run of it, exp-12/3.",
+            "请指明要重试哪个：exp-12，或其中一个 run，exp-12/3。",
+        ),
+        "unknown": (
+            "There is no {what}; `overnight list` shows what there is.",
+            "没有 {what}；发“进度”可以看到现有的实验。",
+        ),
+    }
+)
+VERBS: dict[str, str] = {"cancel": "取消", "pause": "暂停", "resume": "恢复", "retry": "重试", "priority": "修改"}
 
 
 CHANGED: dict[Verb, str] = {
@@ -38,6 +71,13 @@ CHANGED: dict[Verb, str] = {
     "priority": "a run of another priority",
 }
 """What an order would have made of it, for a refusal."""
+
+
+class Unnamed(RequestError):
+    """A retry has to name what it retries."""
+
+    def __init__(self) -> None:
+        super().__init__("name what to retry: exp-12, or one run of it, exp-12/3")
 
 
 class NotYours(RequestError):
@@ -62,8 +102,11 @@ class Order:
     priority: Priority | None = None
 
 
-def carry_out(order: Order, ledger: Ledger, user: str, *, admin: bool = False) -> str:
+def carry_out(order: Order, ledger: Ledger, user: str, *, admin: bool = False, chinese: bool = False) -> str:
     """The order is carried out as far as it can be; returns what became of it, in a sentence.
+
+    Args:
+        chinese: the language of that sentence.
 
     Raises:
         UnknownRecord: there is no such experiment or run.
@@ -71,32 +114,50 @@ def carry_out(order: Order, ledger: Ledger, user: str, *, admin: bool = False) -
         MoveRefused: nothing of it is in a state in which this can be done; nothing was changed.
     """
     if order.subject == MINE:
-        return _mine(order, ledger, user)
+        return _mine(order, ledger, user, chinese)
     experiment = ledger.experiment(order.subject.split("/")[0])
     if experiment.owner != user and not admin:
         raise NotYours(experiment)
     if order.verb == "retry":
         new = ledger.retry(order.subject, user)
-        again = ", ".join(f"{run.retry_of} as {run.id}" for run in new)
-        return f"Once more: {again}. A new revision of the report follows."
+        pairs = [WORDS.say("as", chinese, old=run.retry_of, new=run.id) for run in new]
+        return WORDS.say("again", chinese, list=WORDS.say("comma", chinese).join(pairs))
     if "/" in order.subject:
-        return _said([_move(order, ledger, user)(ledger.run(order.subject))])
+        return _said([_move(order, ledger, user)(ledger.run(order.subject))], chinese)
     if order.verb == "cancel":
-        return _cancel(experiment, ledger, user)
-    return _each(order, ledger, user, experiment, _open_runs(experiment, ledger))
+        return _cancel(experiment, ledger, user, chinese)
+    return _each(order, ledger, user, experiment, _open_runs(experiment, ledger), chinese)
 
 
-def _mine(order: Order, ledger: Ledger, user: str) -> str:
+def refusal(error: OvernightError, order: Order, chinese: bool) -> str:
+    """Why the order could not be carried out, in a sentence; what nobody translated is said as it is."""
+    match error:
+        case MoveRefused():
+            state = state_word(error.state, chinese)
+            verb = VERBS[order.verb] if chinese else order.verb
+            return WORDS.say("nothing_to", chinese, verb=verb, what=error.subject, state=state)
+        case NotYours():
+            return WORDS.say("not_yours", chinese, what=error.experiment.id)
+        case UnknownRecord():
+            return WORDS.say("unknown", chinese, what=error.subject)
+        case Unnamed():
+            return WORDS.say("name_it", chinese)
+    return f"{str(error)[:1].upper()}{str(error)[1:]}."
+
+
+def _mine(order: Order, ledger: Ledger, user: str, chinese: bool) -> str:
     """Only what waits: what runs has to be named."""
     runs = [run for run in ledger.runs_in(RunState.QUEUED, RunState.PAUSED) if run.owner == user]
     if order.verb == "retry":
-        raise RequestError("name what to retry: exp-12, or one run of it, exp-12/3")
+        raise Unnamed
     if not runs:
-        return "Nothing of yours waits for a card."
-    return _each(order, ledger, user, None, runs)
+        return WORDS.say("nothing_waits", chinese)
+    return _each(order, ledger, user, None, runs, chinese)
 
 
-def _each(order: Order, ledger: Ledger, user: str, experiment: Experiment | None, runs: list[Run]) -> str:
+def _each(
+    order: Order, ledger: Ledger, user: str, experiment: Experiment | None, runs: list[Run], chinese: bool
+) -> str:
     """The order on every run that can take it; refused only when none can."""
     move = _move(order, ledger, user)
     moved: list[Run] = []
@@ -107,7 +168,7 @@ def _each(order: Order, ledger: Ledger, user: str, experiment: Experiment | None
         except MoveRefused as refusal:
             refused = refusal
     if moved:
-        return _said(moved)
+        return _said(moved, chinese)
     if refused is not None:
         raise refused
     raise MoveRefused(
@@ -129,12 +190,13 @@ def _move(order: Order, ledger: Ledger, user: str) -> Callable[[Run], Run]:
     raise RequestError(f"an order to {order.verb} needs more than {order.subject}")
 
 
-def _cancel(experiment: Experiment, ledger: Ledger, user: str) -> str:
+def _cancel(experiment: Experiment, ledger: Ledger, user: str, chinese: bool) -> str:
     state = ledger.cancel(experiment.id, user).state
     if state in FINAL_EXPERIMENT:
-        return f"{experiment.id} is {state}."
+        return WORDS.say("is", chinese, what=experiment.id, now=state_word(state, chinese))
     left = sum(run.state is RunState.CANCELLING for run in ledger.runs(experiment.id))
-    return f"{experiment.id} stops: {left} running {'run writes' if left == 1 else 'runs write'} a checkpoint first."
+    one = left == 1
+    return WORDS.say("stops", chinese, what=experiment.id, n=left, s="" if one else "s", verb="s" if one else "")
 
 
 def _open_runs(experiment: Experiment, ledger: Ledger) -> list[Run]:
@@ -143,23 +205,23 @@ def _open_runs(experiment: Experiment, ledger: Ledger) -> list[Run]:
     return [run for run in ledger.runs(experiment.id) if run.state not in FINAL_RUN]
 
 
-def _said(runs: list[Run]) -> str:
+def _said(runs: list[Run], chinese: bool) -> str:
     """`exp-12/3 is paused.`, or the runs counted by what they are now."""
     if len(runs) == 1:
-        return f"{runs[0].id} is {_is(runs[0])}."
+        return WORDS.say("is", chinese, what=runs[0].id, now=_is(runs[0], chinese))
     counts: dict[str, int] = {}
     for run in runs:
-        counts[_is(run)] = counts.get(_is(run), 0) + 1
+        counts[_is(run, chinese)] = counts.get(_is(run, chinese), 0) + 1
     experiments = sorted({run.experiment_id for run in runs})
-    where = experiments[0] if len(experiments) == 1 else f"{len(experiments)} experiments"
-    return f"{where}: {', '.join(f'{n} {what}' for what, n in counts.items())}."
+    where = experiments[0] if len(experiments) == 1 else WORDS.say("experiments", chinese, n=len(experiments))
+    listed = WORDS.say("comma", chinese).join(WORDS.say("count", chinese, n=n, now=now) for now, n in counts.items())
+    return WORDS.say("are", chinese, where=where, list=listed)
 
 
-def _is(run: Run) -> str:
+def _is(run: Run, chinese: bool) -> str:
     if run.wish == "pause" or run.state is RunState.PAUSED or run.state in (RunState.CANCELLED, RunState.CANCELLING):
-        return DONE[run.state.value]
-    return (
-        f"{run.state.value}, {run.priority} priority"
-        if run.priority != "normal"
-        else DONE.get(run.state.value, run.state.value)
-    )
+        return WORDS.say(run.state.value, chinese)
+    if run.priority != "normal":
+        priority = PRIORITIES[run.priority] if chinese else run.priority
+        return WORDS.say("priority", chinese, now=state_word(run.state, chinese), priority=priority)
+    return WORDS.say("queued", chinese) if run.state is RunState.QUEUED else state_word(run.state, chinese)

@@ -11,9 +11,10 @@ from typing import Literal
 from pydantic import Field
 
 from lab.plan import Scalar, number
+from lab.reportwords import CAUSES, WORDS
 from lab.run import Record
 
-Outcome = Literal["ok", "diverged", "failed", "cancelled", "unfinished"]
+Outcome = Literal["ok", "diverged", "failed", "pruned", "cancelled", "unfinished"]
 Trend = Literal["improving", "flat", "worsening"]
 
 _SHARES = frozenset(
@@ -100,6 +101,8 @@ class Report(Record):
     higher_is_better: bool = True
     n_ok: int = 0
     n_failed: int = 0
+    n_pruned: int = 0
+    """Runs of a search that were stopped early as hopeless."""
     n_cancelled: int = 0
     failed: tuple[FailedRun, ...] = ()
     gpu_hours: float = 0.0
@@ -114,6 +117,11 @@ class Report(Record):
     language: Literal["en", "zh"] = "en"
     """Language of the verdict and the notes."""
     created_at: float = 0.0
+
+
+def chinese(report: Report) -> bool:
+    """True when the report speaks Chinese."""
+    return report.language == "zh"
 
 
 def is_share(metric: str) -> bool:
@@ -187,17 +195,19 @@ def used(report: Report) -> str:
     """What the experiment used: `0.19 GPU-h, peak 1.9 GiB`; simulated cards are named as such."""
     parts = [f"{fixed(report.gpu_hours, max(2, decimals(None, report.gpu_hours) - 1))} GPU-h"]
     if report.peak_memory_bytes is not None:
-        kind = " host memory" if report.memory_kind == "host" else ""
-        parts.append(f"peak {_memory(report.peak_memory_bytes)}{kind}")
+        kind = WORDS.say("host_memory", chinese(report)) if report.memory_kind == "host" else ""
+        parts.append(WORDS.say("peak", chinese(report), memory=f"{_memory(report.peak_memory_bytes)}{kind}"))
     if report.simulated:
-        parts.append("simulated cards")
-    return ", ".join(parts)
+        parts.append(WORDS.say("simulated", chinese(report)))
+    return WORDS.say("comma", chinese(report)).join(parts)
 
 
 def counts(report: Report) -> str:
     """How the runs ended: `4 ok, 2 failed`."""
-    parts = [(report.n_ok, "ok"), (report.n_failed, "failed"), (report.n_cancelled, "cancelled")]
-    return ", ".join(f"{n} {what}" for n, what in parts if n) or "no run ended"
+    parts = [(report.n_ok, "ok"), (report.n_failed, "failed"), (report.n_pruned, "pruned")]
+    parts += [(report.n_cancelled, "cancelled")]
+    said = [WORDS.say(what, chinese(report), n=n) for n, what in parts if n]
+    return WORDS.say("comma", chinese(report)).join(said) or WORDS.say("none", chinese(report))
 
 
 def summary_lines(report: Report) -> list[str]:
@@ -205,24 +215,27 @@ def summary_lines(report: Report) -> list[str]:
     lines = [report.verdict.headline, *report.verdict.details, ""]
     width = max((len(_place(r, report)) for r in report.rows), default=0)
     lines += [f"  {_place(row, report):<{width}}  {_row_line(row, report)}" for row in report.rows]
-    lines += [f"  {run.run_id} failed: {reason(run)}" for run in report.failed]
-    return [*lines, "", f"{counts(report)}, {used(report)}", f"again: {report.again}"]
+    lines += [f"  {failure(run, report)}" for run in report.failed]
+    totals = WORDS.say("comma", chinese(report)).join((counts(report), used(report)))
+    return [*lines, "", totals, WORDS.say("again", chinese(report), command=report.again)]
 
 
 def to_markdown(report: Report) -> str:
     """The report as a GitHub Markdown document, every foreign text escaped."""
-    revision = f" (revision {report.revision})" if report.revision > 1 else ""
+    zh = chinese(report)
+    revision = WORDS.say("revision", zh, n=report.revision) if report.revision > 1 else ""
+    failed = [f"{_text(r.run_id)} ({_text(r.label)}): {_text(reason(r, zh))}" for r in report.failed]
     blocks = [
         f"# {_text(report.experiment_id)}: {_text(report.title)}{revision}",
         f"**{_text(report.verdict.headline)}**",
         "\n".join(f"- {_text(d)}" for d in report.verdict.details),
         _table(report),
         "\n".join(f"![{_alt(name)}]({name})" for name in report.figures),
-        _section("Failed runs", [f"{_text(r.run_id)} ({_text(r.label)}): {_text(reason(r))}" for r in report.failed]),
-        _section("Warnings", [_text(w) for w in report.warnings]),
-        _section("Notes", [_text(n) for n in report.notes]),
+        _section(WORDS.say("failed_runs", zh), failed),
+        _section(WORDS.say("warnings", zh), [_text(w) for w in report.warnings]),
+        _section(WORDS.say("notes", zh), [_text(n) for n in report.notes]),
         f"{counts(report)}; {used(report)}.",
-        f"Run it again:\n\n{_fence(report.again)}",
+        f"{WORDS.say('run_again', zh)}\n\n{_fence(report.again)}",
     ]
     return "\n\n".join(b for b in blocks if b) + "\n"
 
@@ -232,8 +245,9 @@ def _table(report: Report) -> str:
     if not report.rows:
         return ""
     axes = list(dict.fromkeys(name for row in report.rows for name in row.params))
-    head = ["model", "data set", *axes, "seeds", f"{metric_name(report.metric)}, mean ± sd"]
-    head += ["95 % interval", "best seed", "at the end"]
+    zh, mean = chinese(report), WORDS.say("mean", chinese(report), metric=metric_name(report.metric))
+    head = [WORDS.say("model", zh), WORDS.say("dataset", zh), *axes, WORDS.say("seeds", zh), mean]
+    head += [WORDS.say(key, zh) for key in ("interval", "best_seed", "at_the_end")]
     lines = [_cells(head), _cells(["---"] * (2 + len(axes)) + ["---:"] * 4 + ["---"])]
     for row in report.rows:
         values = [number(row.params[a]) if a in row.params else "-" for a in axes]
@@ -244,21 +258,26 @@ def _table(report: Report) -> str:
 def _statistics(row: Row, report: Report) -> list[str]:
     best = fixed(row.best, decimals(row.sd, row.best or 0.0))
     if row.best is not None and row.best_seed is not None:
-        best += f" (seed {number(row.best_seed)})"
-    interval = format_interval(row.low, row.high, share=is_share(report.metric))
-    return [f"{row.n_ok} of {row.n}", format_pm(row.mean, row.sd), interval, best, trend_words(row.trend)]
+        best += WORDS.say("with_seed", chinese(report), seed=number(row.best_seed))
+    to = WORDS.say("to", chinese(report))
+    interval = format_interval(row.low, row.high, share=is_share(report.metric), to=to)
+    ended = WORDS.say("of", chinese(report), n=row.n_ok, all=row.n)
+    return [ended, format_pm(row.mean, row.sd), interval, best, trend_words(row.trend, chinese(report))]
 
 
-def trend_words(trend: Trend | None) -> str:
+def trend_words(trend: Trend | None, chinese: bool = False) -> str:
     """The trend of the last third in two words; `-` when it is not known."""
-    return {"improving": "still improving", "flat": "flat", "worsening": "getting worse"}[trend] if trend else "-"
+    return WORDS.say(trend, chinese) if trend else "-"
 
 
 def _row_line(row: Row, report: Report) -> str:
     seeds, pm, interval, _, trend = _statistics(row, report)
-    parts = [f"{metric_name(report.metric)} {pm}" if row.n_ok else "no result", f"{seeds} seeds"]
-    parts += [f"95 % interval {interval}"] if interval != "-" else []
-    return ", ".join([*parts, *([trend] if row.trend else [])])
+    zh = chinese(report)
+    missing = "stopped_early" if any(seed.outcome == "pruned" for seed in row.seeds) else "no_result"
+    parts = [f"{metric_name(report.metric)} {pm}" if row.n_ok else WORDS.say(missing, zh)]
+    parts += [WORDS.say("n_seeds", zh, n=seeds)]
+    parts += [WORDS.say("interval_of", zh, interval=interval)] if interval != "-" else []
+    return WORDS.say("comma", zh).join([*parts, *([trend] if row.trend else [])])
 
 
 def _place(row: Row, report: Report) -> str:
@@ -266,10 +285,16 @@ def _place(row: Row, report: Report) -> str:
     return f"{row.dataset}: {row.label}" if several and row.dataset else row.label
 
 
-def reason(run: FailedRun) -> str:
+def failure(run: FailedRun, report: Report) -> str:
+    """`exp-12/3 failed: oom_gpu: CUDA out of memory (a smaller batch)`."""
+    return WORDS.say("run_failed", chinese(report), run=run.run_id, why=reason(run, chinese(report)))
+
+
+def reason(run: FailedRun, chinese: bool = False) -> str:
     """Cause, deciding line and advice in one line, as far as they are known."""
-    found = ": ".join(part for part in (run.cause, run.message) if part) or "no cause known"
-    return f"{found} ({run.advice})" if run.advice else found
+    found = ": ".join(part for part in (run.cause, run.message) if part) or WORDS.say("unknown", chinese)
+    advice = CAUSES.get(run.cause or "", run.advice) if chinese else run.advice
+    return f"{found} ({advice})" if advice else found
 
 
 def _memory(size: int) -> str:

@@ -28,10 +28,10 @@ UNDER_AXES = _rx(
 )
 EPOCHS = (
     _rx(rf"(?P<sign>\+|(?:再(?:多)?|多|plus|add)\s*(?:跑|训练?|加)?\s*)?(?<!=)(?<!= )(?!\d*\.\d+\s+epochs?\s+\d)(?P<n>{COUNT}){MORE}[ \t]*-?[ \t]*(?:个)?[ \t]*{EPOCH}"),
-    _rx(rf"(?:num[_ ]?|n[_ ]?|max[_ ]?)?(?:epochs?|ep(?=\s*[=:])|轮数|训练轮数|épocas|epochen|エポック数?)\s*(?:数)?(?:\s|[=:]|to|of|is|为|是|改成|改为|换成|调到|设为|(?:加|增加|提高|提|升|降|降低|减|减少|缩短|延长)(?:到|至)|到|改|换|→)*(?P<n>{COUNT})(?!\s*[,/、]\s*\d)"),
+    _rx(rf"(?<!warmup )(?<!warm-up )(?<!warm up )(?:num[_ ]?|n[_ ]?|max[_ ]?)?(?:epochs?|ep(?=\s*[=:])|轮数|训练轮数|épocas|epochen|エポック数?)\s*(?:数)?(?:\s|[=:]|to|of|is|为|是|改成|改为|换成|调到|设为|(?:加|增加|提高|提|升|降|降低|减|减少|缩短|延长)(?:到|至)|到|改|换|→)*(?P<n>{COUNT})(?!\s*[,/、]\s*\d)"),
 )  # fmt: skip
 EPOCH_LIST = _rx(
-    rf"(?:epochs?|轮数)\s*[=:]?\s*[\[({{]?(?P<list>\d+(?:\s*(?:,|/|and|or|vs\.?|和|与)\s*\d+)+)(?!\s*(?:seeds?|gpus?|runs?|steps?|[\d.]|个|张|卡))"
+    rf"(?<!warmup )(?<!warm-up )(?<!warm up )(?:epochs?|轮数)\s*[=:]?\s*[\[({{]?(?P<list>\d+(?:\s*(?:,|/|and|or|vs\.?|和|与)\s*\d+)+)(?!\s*(?:epochs?|轮|seeds?|gpus?|runs?|steps?|[\d.]|个|张|卡))"
     rf"|(?:\bfor|\btrain(?:ing)?|训练?|跑|\()\s*(?P<list2>\d+(?:\s*(?:/|,|and|or|vs\.?|和|与)\s*\d+)+)\s*{EPOCH}"
     rf"|(?P<list3>\d+\s*{EPOCH}(?:\s*(?:,|and|or|vs\.?|versus|和|与|对比)+\s*(?:again|then|also|once)?\s*(?:for|with|跑)?\s*\d+\s*{EPOCH})+)"
 )

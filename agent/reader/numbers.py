@@ -34,7 +34,7 @@ COUNT = (
 SUFFIX = {"k": 1e3, "m": 1e6, "w": 1e4, "万": 1e4, "千": 1e3, "百": 1e2, "%": 1e-2}
 SEPARATOR = r"\s*(?:,\s*(?:and|or|和|以及|und|et|y|e)?|/|\||;|&|\band\b|\bor\b|\bund\b|\bou\b|\bet\b|\by\b|\boder\b|和|与|跟|以及|还有|或者?|及|\bvs\.?|\bversus\b|と|\s)\s*"
 TO = r"\s*(?:to|through|until|up to|down to|-(?=\s?[\d.])|~|\.{2,3}|→|doubling (?:up )?to|(?:一直|翻倍|倍增|逐步)?(?:加|增加|增|升|提高|提升|降|降低|减|减少|涨)?到|至|bis|à|hasta|から)\s*"
-OTHER_UNIT = r"(?!\s*(?:epochs?|seeds?|gpus?|cards?|轮|步|rounds?|passes|classes|images|samples|tokens|people|days|weeks|months|times|folds|[GM]i?B|hours?|hrs?|minutes?)(?![A-Za-z]))"
+OTHER_UNIT = r"(?!\s*(?:epochs?|steps\b|step(?=\s*[,.;]|\s*$)|iters?|seeds?|gpus?|cards?|trials?|个种子|轮|步(?!长)|次|张|rounds?|passes|classes|images|samples|tokens|people|days|weeks|months|times|folds|[GM]i?B|hours?|hrs?|minutes?)(?![A-Za-z]))"
 LIST = rf"{NUMBER}(?:{SEPARATOR}{NUMBER}{OTHER_UNIT})*"
 STEP = rf"(?:[,\s(]*(?:(?:in |with )?(?:a )?steps?(?: size)?(?: of)?|step[=:]|stride|步长为?|间隔为?|每隔|increments? of|every|by)\s*[=:]?\s*(?P<step>{NUMBER})\)?)"
 NUM = r"(?:(?:\s*log(?:arithmic(?:ally)?|[- ]?(?:scale|spaced))?)?[,\s(]*(?:(?:取|分成?|共|各?选|with|in|using)\s*)?(?:(?P<num>\d+|{words}|{han})\s*(?:个)?\s*(?:points?|values?|log[- ]spaced(?: points| values)?|evenly[- ]spaced(?: points| values)?|点|值|个点|个值)\s*(?P<spacing>log(?:arithmic|[- ]?spaced|[- ]?scale)?|linear(?:ly)?)?)\)?)".format(

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from lab.language import Phrasebook
+
 SENTENCES: dict[str, tuple[str, str]] = {
     "empty": ("Tell me what to run, for example `compare resnet50 and efficientnet_b0 on cifar10, 3 seeds`; `help` shows more.", "告诉我想跑什么，例如“对比 resnet50 和 efficientnet_b0 在 cifar10 上，3 个种子”；发 help 看更多。"),
     "too_long": ("That message has {n} characters, too many for me to read as one request (at most {most}). What should I run, in a few sentences?", "这条消息有 {n} 个字符，太长了（最多 {most}）。请用几句话说明想跑什么？"),
@@ -65,6 +67,8 @@ SENTENCES: dict[str, tuple[str, str]] = {
     "cancel": ("Asked to stop: {target}.", "请求停止：{target}。"),
     "confirm_cancel": ("Stop {target}?", "要停止 {target} 吗？"),
     "plan": ("{title}: {arithmetic}.", "{title}：{arithmetic}。"),
+    "budget_lab": ("the lab's budget of {tokens} language model tokens a day is used up; until midnight UTC I read without the model", "实验室今天的语言模型额度（{tokens} token）已用完；UTC 零点前由内置读取器理解"),
+    "budget_person": ("your budget of {tokens} language model tokens a day is used up; until midnight UTC I read without the model", "你今天的语言模型额度（{tokens} token）已用完；UTC 零点前由内置读取器理解"),
     "noted": (" Note: {list}.", " 注意：{list}。"),
     "assumed": (" Assumed: {list}.", " 假设：{list}。"),
 }  # fmt: skip
@@ -80,6 +84,5 @@ GRIDS = {
 """How a range became a list, in Chinese."""
 
 
-def say(key: str, chinese: bool, **fields: object) -> str:
-    """The sentence in the asker's language."""
-    return SENTENCES[key][chinese].format(**fields)
+say = Phrasebook(SENTENCES).say
+"""The sentence in the asker's language."""

@@ -9,6 +9,7 @@ from bot.render.text import code, cut, escape, name, shorten
 from lab.report import (
     Report,
     Row,
+    chinese,
     counts,
     format_interval,
     format_pm,
@@ -18,6 +19,7 @@ from lab.report import (
     summary_lines,
     used,
 )
+from lab.reportwords import WORDS
 
 RETRY = "retry_failed"
 
@@ -31,20 +33,21 @@ REPORT_FILE = "report.md"
 
 def report_card(report: Report) -> Message:
     """The report's message; more than MOST_ROWS points show the best, and say where the rest is."""
+    retry = button(WORDS.say("retry", chinese(report)), RETRY, name(report.experiment_id))
     rows = list(report.rows) if len(report.rows) <= MOST_ROWS else list(report.rows[:TOP_ROWS])
     return message(
         _fallback(report, rows),
         section(_head(report)),
         table(_cells(report, rows), (False, True, True, True)) if rows else None,
         context(_hidden(report, rows), _end(report)),
-        section(f"again:\n{code(cut(report.again, 1_500))}"),
+        section(f"{WORDS.say('again', chinese(report), command='').strip()}\n{code(cut(report.again, 1_500))}"),
         context(*_small_print(report)),
-        actions(button("Retry what failed", RETRY, name(report.experiment_id))) if report.failed else None,
+        actions(retry) if report.failed else None,
     )
 
 
 def _head(report: Report) -> str:
-    revision = f" (revision {report.revision})" if report.revision > 1 else ""
+    revision = WORDS.say("revision", chinese(report), n=report.revision) if report.revision > 1 else ""
     details = report.verdict.details[:MOST_DETAILS]
     lines = [f"*{name(report.experiment_id)}*{revision}: {escape(report.title)}", f"*{_bold(report.verdict.headline)}*"]
     return "\n".join([shorten(line, 600) for line in lines] + [f"• {shorten(escape(d), 240)}" for d in details])
@@ -56,7 +59,9 @@ def _bold(text: str) -> str:
 
 def _cells(report: Report, rows: Sequence[Row]) -> list[list[str]]:
     """Header and rows; labels are shorter where the table would be larger than Slack takes."""
-    head = ["point", f"{metric_name(report.metric)}, mean ± sd", "95 % interval", "seeds"]
+    zh = chinese(report)
+    mean = WORDS.say("mean", zh, metric=metric_name(report.metric))
+    head = [WORDS.say("point", zh), mean, WORDS.say("interval", zh), WORDS.say("seeds", zh)]
     several = len({row.dataset for row in report.rows}) > 1
     for width in (LABEL_CHARS, 24, 12):
         cells = [head, *(_row(report, row, several, width) for row in rows)]
@@ -67,15 +72,16 @@ def _cells(report: Report, rows: Sequence[Row]) -> list[list[str]]:
 
 def _row(report: Report, row: Row, several: bool, width: int) -> list[str]:
     label = f"{row.dataset}: {row.label}" if several and row.dataset else row.label
-    interval = format_interval(row.low, row.high, share=is_share(report.metric))
-    ended = f"{row.n_ok}" if row.n_ok == row.n else f"{row.n_ok} of {row.n}"
+    to = WORDS.say("to", chinese(report))
+    interval = format_interval(row.low, row.high, share=is_share(report.metric), to=to)
+    ended = f"{row.n_ok}" if row.n_ok == row.n else WORDS.say("of", chinese(report), n=row.n_ok, all=row.n)
     return [cut(" ".join(label.split()), width), format_pm(row.mean, row.sd), interval, ended]
 
 
 def _hidden(report: Report, rows: Sequence[Row]) -> str:
     if len(rows) == len(report.rows):
         return ""
-    return f"the best {len(rows)} of {len(report.rows)} points; all of them are in {REPORT_FILE}"
+    return WORDS.say("best_of", chinese(report), n=len(rows), all=len(report.rows), file=REPORT_FILE)
 
 
 def _end(report: Report) -> str:
@@ -83,9 +89,10 @@ def _end(report: Report) -> str:
 
 
 def _small_print(report: Report) -> list[str]:
-    failed = [f"{name(f.run_id)} failed: {name(reason(f), 250)}" for f in report.failed]
+    zh = chinese(report)
+    failed = [WORDS.say("run_failed", zh, run=name(f.run_id), why=name(reason(f, zh), 250)) for f in report.failed]
     more = len(failed) - MOST_FAILED
-    lines = failed[:MOST_FAILED] + ([f"and {more} more failed"] if more > 0 else [])
+    lines = failed[:MOST_FAILED] + ([WORDS.say("more_failed", zh, n=more)] if more > 0 else [])
     said = [escape(cut(" ".join(text.split()), 250)) for text in (*report.warnings, *report.notes)]
     return ["\n".join(lines), "\n".join(said[:5])]
 
@@ -99,8 +106,9 @@ def _fallback(report: Report, rows: Sequence[Row]) -> str:
 
 def upload_comment(report: Report, missing: Sequence[str]) -> str:
     """What stands beside the files of a report, or in place of those that are gone."""
-    gone = f" ({', '.join(name(m) for m in missing)} is gone: figures are kept 30 days)" if missing else ""
-    return f"curves and the whole report of {name(report.experiment_id)}{gone}"
+    zh = chinese(report)
+    gone = WORDS.say("gone", zh, files=", ".join(name(m) for m in missing)) if missing else ""
+    return WORDS.say("upload", zh, experiment=name(report.experiment_id), gone=gone)
 
 
 def no_report(experiment_id: str, revision: int) -> Block:

@@ -231,7 +231,6 @@ def test_chinese_requests_get_chinese_verdicts_with_the_same_numbers() -> None:
     [
         ("用ResNet-50在CIFAR10上跑对比实验，学习率从1e-3到1e-5", "zh"),
         ("compare ResNet50 vs EfficientNet", "en"),
-        ("compare ResNet50 and EfficientNet on 数据", "en"),
         ("ResNet50とEfficientNetを比較して", "en"),
         ("", "en"),
     ],
