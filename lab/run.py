@@ -245,6 +245,12 @@ class Run(Record):
     """Number of the newest attempt, raised by each claim; writes with a lower one are refused."""
     losses: int = 0
     """Attempts that were lost with their worker or host, which is no fault of the run's own."""
+    lost_with_worker: int = 0
+    """Of them, those in a row with its own worker that brought it no further; lab/losses says when it ends by them."""
+    lost_with_host: int = 0
+    """The same with its whole host."""
+    lost_at_step: int = 0
+    """The furthest step that an attempt had told of when it was lost."""
     host: str | None = None
     card: str | None = None
     """UUID of the card it is bound to or ran on, the first one where it has several."""

@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from lab.losses import Losses
 from lab.plan import Scalar
 from lab.run import Run
 
@@ -43,6 +44,8 @@ class Case:
     steps_total: int | None = None
     max_retries: int = 3
     max_attempts: int = 3
+    losses: Losses = field(default_factory=Losses)
+    """Losses in a row without progress, this one included should it be one."""
     retry_wait_s: float = 30.0
 
 
@@ -65,7 +68,7 @@ class Step:
         quarantine_s: the card is left alone for so long; 0 for not at all.
         loss: counted as a loss of card or host, not as a fault of the run's own.
         anew: earlier checkpoints are set aside.
-        times: how often it is tried for one run; a loss is bounded by run.max_attempts alone.
+        times: how often it is tried for one run; a loss is bounded by run.max_attempts alone (lab/losses).
         waits: what failed lies outside and needs time to come back, so the next attempt begins later, each time twice
             as much: else three tries are over in ten seconds while the network is away for a minute.
     """
@@ -279,7 +282,7 @@ def applies(step: Step, case: Case) -> bool:
     """True when the step is possible, would change what it names, and is still allowed."""
     run = case.run
     if step.loss:
-        allowed = run.losses + 1 < case.max_attempts
+        allowed = not case.losses.too_many(case.max_attempts)
     else:
         allowed = run.retries < case.max_retries and run.cures.count(full_name(case, step)) < step.times
     if not allowed or not (case.retryable or step.changes_something) or not step.when(case):

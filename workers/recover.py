@@ -36,22 +36,37 @@ LATER = 10
 """Each further try of a report waits so many times longer: a full disk is not cleared within seconds."""
 
 
-def lose(ledger: Ledger, run: Run, fence: int, why: str, max_attempts: int, cause: str = "preempted") -> Run:
-    """The lost attempt's run is queued for its next one, or has failed when it was lost `max_attempts` times.
+def lose(
+    ledger: Ledger,
+    run: Run,
+    fence: int,
+    why: str,
+    max_attempts: int,
+    cause: str = "preempted",
+    *,
+    with_host: bool = False,
+) -> Run:
+    """The lost attempt's run is queued for its next one, or has failed where losses brought it no further too often.
 
     For whoever knows that nothing of the attempt is left. Raises FenceError, MoveRefused.
+
+    Args:
+        with_host: everything on its host was lost with it, so that the run itself is hardly to blame.
     """
-    if run.losses + 1 < max_attempts or run.state is RunState.CANCELLING:
-        moved = ledger.give_back(run.id, fence, why, lost=True)
+    losses = ledger.losses_after(run, with_host=with_host)
+    if not losses.too_many(max_attempts) or run.state is RunState.CANCELLING:
+        moved = ledger.give_back(run.id, fence, why, lost=True, with_host=with_host)
         log.warning("%s: attempt %d lost, %s; %s", run.id, fence, why, moved.state)
         return moved
-    message = f"lost {run.losses + 1} times with its worker or host, the last time: {why}"
+    message = f"{losses}, the last time: {why}"
     moved = ledger.fail(run.id, fence, cause, message)
     log.error("%s: failed, %s: %s", run.id, cause, message)
     return moved
 
 
-def release_card(settings: Settings, client: Client, card: str, is_dead: Callable[[str], bool]) -> bool:
+def release_card(
+    settings: Settings, client: Client, card: str, is_dead: Callable[[str], bool], *, with_host: bool = False
+) -> bool:
     """What a dead worker of this host held is free and its run is back in the queue; False to try again.
 
     The card's lock proves that nothing runs there any more, so the lease need not run out first. A card that another
@@ -59,6 +74,7 @@ def release_card(settings: Settings, client: Client, card: str, is_dead: Callabl
 
     Args:
         is_dead: whether the worker of this name is known to be dead.
+        with_host: all of this host's workers died with it.
     """
     leases = Leases(client, settings.run.lease_s)
     held = leases.held(card)
@@ -72,18 +88,19 @@ def release_card(settings: Settings, client: Client, card: str, is_dead: Callabl
         held = leases.held(card)
         if held and is_dead(str(held["holder"])):
             lease = Lease(run_id=held["run_id"], fence=held["fence"], cards=(card,), holder=held["holder"])
-            _release(Ledger(client), leases, lease, settings.run.max_attempts)
+            _release(Ledger(client), leases, lease, settings.run.max_attempts, with_host)
     finally:
         lock.close()
     return True
 
 
-def _release(ledger: Ledger, leases: Leases, lease: Lease, max_attempts: int) -> None:
+def _release(ledger: Ledger, leases: Leases, lease: Lease, max_attempts: int, with_host: bool) -> None:
     with contextlib.suppress(UnknownRecord, FenceError, MoveRefused):
         run = ledger.run(lease.run_id)
         if run.fence == lease.fence and run.state in HOLDS_CARD:
             lease = lease.model_copy(update={"cards": run.cards})
-            lose(ledger, run, lease.fence, "its worker died", max_attempts)
+            why = "all workers of its host died" if with_host else "its worker died"
+            lose(ledger, run, lease.fence, why, max_attempts, with_host=with_host)
     leases.release(lease)
 
 
@@ -154,7 +171,8 @@ class Recovery:
         if run.state is RunState.RUNNING:
             up = any(host.host == run.host for host in hosts.hosts(self.client))
             why = "its worker stopped renewing the lease" if up else f"its host {run.host} is gone"
-            lose(self.ledger, run, run.fence, why, self.max_attempts, "preempted" if up else "hardware")
+            cause = "preempted" if up else "hardware"
+            lose(self.ledger, run, run.fence, why, self.max_attempts, cause, with_host=not up)
             return
         moved = self.ledger.give_back(run.id, run.fence, "no worker took it")
         log.warning("%s: dispatch %d to card %s was not claimed; %s", run.id, run.dispatches, run.card, moved.state)

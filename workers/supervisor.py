@@ -118,7 +118,7 @@ class Supervisor:
             self._bury(slot)
             return True
         if not slot.clean:
-            slot.clean = self._release(slot.card)
+            slot.clean = self._release(slot)
         if not slot.clean or slot.retiring or self._clock() < slot.due:
             return False
         self._start(slot)
@@ -154,10 +154,11 @@ class Supervisor:
         slot.process.close()
         slot.process = None
 
-    def _release(self, card: Card) -> bool:
+    def _release(self, slot: Slot) -> bool:
         """Whatever a dead worker of this host held on the card is free; False to try again."""
+        with_host = self._stop or not slot.worker  # else it died with an earlier supervisor, as all others did
         try:
-            return release_card(self.settings, self.client, card.uuid, self._is_dead)
+            return release_card(self.settings, self.client, slot.card.uuid, self._is_dead, with_host=with_host)
         except store.AWAY:
             return False
 
@@ -237,7 +238,7 @@ class Supervisor:
                     log.warning("work: card %d: its worker did not end in time and is killed", slot.card.index)
                     slot.process.kill()
                     slot.process.join()
-            if not self._release(slot.card):
+            if not self._release(slot):
                 log.warning("work: card %d: what its worker held is left to expire", slot.card.index)
         if self._speed:
             self._speed.end()

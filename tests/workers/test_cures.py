@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from lab.losses import Losses
 from lab.plan import Point
 from lab.run import Run
 from workers import cures
@@ -48,7 +49,7 @@ def case(cause: str, evidence: str = "", run: dict[str, Any] | None = None, **va
         id="exp-1/1", experiment_id="exp-1", number=1, point=point, template="vision", queued_at=0, **(run or {})
     )
     defaults: dict[str, Any] = {"retryable": True, "params": params}
-    return Case(run=record, cause=cause, evidence=evidence, **(defaults | values))
+    return Case(run=record, cause=cause, evidence=evidence, losses=Losses.after(record, 0), **(defaults | values))
 
 
 def tried(first: Case) -> list[tuple[str, dict[str, Any]]]:
@@ -62,11 +63,11 @@ def tried(first: Case) -> list[tuple[str, dict[str, Any]]]:
             update={
                 "cures": (*now.run.cures, cures.full_name(now, step)),
                 "retries": now.run.retries + (not step.loss),
-                "losses": now.run.losses + step.loss,
+                **(now.losses.fields() if step.loss else {}),
                 "environ": {**now.run.environ, **step.environ},
             }
         )
-        now = replace(now, run=run, params={**now.params, **changed})
+        now = replace(now, run=run, params={**now.params, **changed}, losses=Losses.after(run, 0))
     return steps
 
 

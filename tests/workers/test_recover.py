@@ -6,12 +6,12 @@ import time
 
 import pytest
 
-from lab import hosts
+from lab import hosts, losses
 from lab.card import Host
 from lab.leases import Lease, Leases
 from lab.ledger import Ledger
 from lab.plan import Plan
-from lab.run import Answer, RequestState, Run, RunResult, RunState
+from lab.run import Answer, Progress, RequestState, Run, RunResult, RunState
 from lab.runs import REPORTS_DUE
 from lab.settings import Settings
 from lab.store import Client
@@ -157,7 +157,50 @@ def test_the_third_loss_is_the_last(ledger: Ledger, store: Client) -> None:
             run = ledger.bind(run.id, CARD, "lab-a", 0)
 
     assert (run.state, run.cause) == (RunState.FAILED, "preempted")
-    assert run.message == "lost 3 times with its worker or host, the last time: its worker died"
+    assert run.message == "lost 3 times with its worker without getting beyond step 0, the last time: its worker died"
+
+
+def lost(ledger: Ledger, store: Client, run: Run, step: int, *, with_host: bool = False) -> Run:
+    """The run after one more attempt, which came to this step and was lost."""
+    run = run if run.state is RunState.DISPATCHED else ledger.bind(run.id, CARD, "lab-a", 0)
+    leases = Leases(store, 10)
+    lease = leases.claim(run.id, run.dispatches, CARD, "w")
+    ledger.start(run.id, lease.fence, 4711)
+    ledger.report_progress(run.id, lease.fence, Progress(step=step))
+    moved = lose(ledger, ledger.run(run.id), lease.fence, "it died", max_attempts=3, with_host=with_host)
+    leases.release(lease)
+    return moved
+
+
+def test_a_run_that_gets_further_each_time_is_never_given_up(ledger: Ledger, store: Client) -> None:
+    """Somebody restarts the host every ten minutes; the run saves what it does, and is done in the morning."""
+    run = dispatched(ledger)
+    for step in range(10, 200, 10):
+        run = lost(ledger, store, run, step)
+
+    assert (run.state, run.losses) == (RunState.QUEUED, 19)
+
+
+def test_a_run_that_ends_its_worker_at_one_step_is_given_up(ledger: Ledger, store: Client) -> None:
+    """It got to step 500 three times and would do so until the morning."""
+    run = lost(ledger, store, dispatched(ledger), 300)
+    for _ in range(3):
+        run = lost(ledger, store, run, 500)
+
+    assert (run.state, run.losses) == (RunState.FAILED, 3)
+    assert run.message == "lost 3 times with its worker without getting beyond step 500, the last time: it died"
+
+
+def test_a_host_that_dies_is_not_the_fault_of_its_runs(ledger: Ledger, store: Client) -> None:
+    """Its runs come to nothing three times within a minute, all of them; but one that ends every host ends too."""
+    run = dispatched(ledger)
+    states = []
+    while run.state is not RunState.FAILED:
+        run = lost(ledger, store, run, 0, with_host=True)
+        states.append(run.state)
+
+    assert len(states) == losses.HOST_PATIENCE * 3
+    assert run.message == "lost 12 times with its host without getting beyond step 0, the last time: it died"
 
 
 def test_a_host_that_is_up_is_not_called_gone(recovery: Recovery, clock: Clock, ledger: Ledger, store: Client) -> None:

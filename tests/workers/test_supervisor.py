@@ -130,6 +130,22 @@ def test_a_killed_supervisor_leaves_nothing_and_its_successor_releases_all(lab: 
     assert lab.ended(experiment)[0].state is RunState.FINISHED
 
 
+def test_a_host_process_that_dies_again_and_again_fails_no_run(lab: Lab) -> None:
+    """Each death of `work` was counted against all its runs, and the third failed them."""
+    experiment = lab.approve(steps=40)
+    run_id = f"{experiment.id}/1"
+    lab.start()
+    for fence in (1, 2, 3):
+        until(lambda n=fence: (r := lab.ledger.run(run_id)).fence == n and r.state is RunState.RUNNING)  # type: ignore[misc]
+        lab.stop("work", signal.SIGKILL)
+        lab.start("work")
+
+    (done,) = lab.ended(experiment, within_s=40)
+
+    assert (done.state, done.fence, done.losses, done.lost_with_worker) == (RunState.FINISHED, 4, 3, 0)
+    assert done.lost_with_host > 0
+
+
 def test_cards_come_and_go(lab: Lab) -> None:
     """A card that is kept or gone loses its worker; a new one gets one."""
     lab.start("work")
