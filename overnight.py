@@ -208,9 +208,11 @@ def understand(
         return
     if text is None:
         _wrong_usage("give the request as an argument, or --batch")
-    understood = understand(text, model=model_door(settings), defaults=given)
+    door = model_door(settings)
+    understood = understand(text, model=door, defaults=given)
     if as_json:
-        _print_json({**to_case("request", understood), "note": understood.model_note})
+        spent = door.spent.model_dump(mode="json") if door else None
+        _print_json({**to_case("request", understood), "note": understood.model_note, "model": spent})
     else:
         typer.echo(f"{understood.intent}: {understood.reply}")
         if understood.model_note:
@@ -341,27 +343,33 @@ def usage(
     days: Annotated[float, typer.Option(min=0.01, max=3650, help="How far back.")] = 7.0,
     as_json: Json = False,
 ) -> None:
-    """GPU-hours and energy of the runs that ended lately."""
+    """GPU-hours and energy of the runs that ended lately, and what the language model took."""
     from typing import cast
 
     from lab.usage import ended_since
-    from terminal.usage import By, notes, shares, table, total
+    from terminal.usage import By, model_json, model_lines, notes, shares, table, total
+    from lab import meter
 
     if by not in ("person", "experiment", "run"):
         _wrong_usage(f"--by is person, experiment or run, not {by!r}")
     by_ = cast(By, by)
-    used = list(ended_since(_client(_settings(None)), time.time() - days * 86_400))
+    now, client = time.time(), _client(_settings(None))
+    used = list(ended_since(client, now - days * 86_400))
+    model = meter.spent(client, now - days * 86_400, now)
     found, everything = shares(used, by_), total(used)
     if as_json:
         total_ = everything.model_dump(mode="json", exclude={"name"})
-        _print_json({"by": by, "days": days, "total": total_, "shares": [s.model_dump(mode="json") for s in found]})
-    elif not used:
+        shares_ = [s.model_dump(mode="json") for s in found]
+        _print_json({"by": by, "days": days, "total": total_, "shares": shares_, "model": model_json(model)})
+        return
+    if not used:
         typer.echo(f"no run has ended in the last {days:g} days")
     else:
         _console().print(table(found, everything, by_))
         typer.echo("\n".join(notes(everything, days)))
 
 
+    typer.echo("\n".join(model_lines(model)))
 @app.command(rich_help_panel="Lab")
 def keeper(
     verb: Annotated[str, typer.Argument(help="status, release (its card trains) or hold (it is reserved again)")],

@@ -6,7 +6,7 @@ import re
 import time
 from collections.abc import Callable, Collection, Sequence
 
-from agent import freecard, quiet
+from agent import freecard, quiet, quota
 from agent.reader.wording import say
 from agent.standing import experiment_words, run_words
 from agent.understand import Understood
@@ -105,6 +105,12 @@ def _silence(understood: Understood, request: Request, before: Sequence[Experime
     return quiet.silence(request, before, ledger)
 
 
+def _quota(understood: Understood, request: Request, before: Sequence[Experiment], ledger: Ledger) -> Answer:
+    if understood.args.get("op") != "show":
+        return _later(understood, request, before, ledger)
+    return quota.show(request, ledger)
+
+
 def _later(understood: Understood, request: Request, before: Sequence[Experiment], ledger: Ledger) -> Answer:
     return Answer(kind="refusal", text=LATER)
 
@@ -114,7 +120,7 @@ COMMANDS: dict[str, Command] = {
     "status": _status,
     "explain": _explain,
     "cancel": _cancel,
-    "quota": _later,
+    "quota": _quota,
     "silence": _silence,
     "schedule": _later,
 }

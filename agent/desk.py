@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass
 from functools import cache
 
-from agent.model import ModelDoor
+from agent.model import FORMS, ModelDoor
 from agent.preferences import Usual
 from agent.understand import Defaults
 from lab import store
@@ -25,13 +25,40 @@ OPENAI = "https://api.openai.com/v1"
 """Where a key without a base_url belongs."""
 
 
-def model_door(settings: Settings) -> ModelDoor | None:
-    """The language model that the settings name; None where they name neither a key nor an endpoint."""
+FORM_S = 86_400
+"""An endpoint that refused a form of asking is asked in it again after so long: it may have learnt it."""
+
+
+def model_door(settings: Settings, client: store.Client | None = None) -> ModelDoor | None:
+    """The language model that the settings name; None where they name neither a key nor an endpoint.
+
+    Args:
+        client: knows in which form that endpoint took the last question; None asks in the best one.
+    """
     model = settings.model
     if model.api_key is None and model.base_url is None:
         return None
-    key = model.api_key.get_secret_value() if model.api_key else "none"
-    return ModelDoor(base_url=model.base_url or OPENAI, api_key=key, model=model.name, timeout_s=model.timeout_s)
+    door = ModelDoor(
+        base_url=model.base_url or OPENAI,
+        api_key=model.api_key.get_secret_value() if model.api_key else "none",
+        model=model.name,
+        timeout_s=model.timeout_s,
+        price_in=model.price_in,
+        price_out=model.price_out,
+    )
+    taken = client.get(_form_key(door)) if client is not None else None
+    door.form = next((form for form in FORMS if form == taken), door.form)
+    return door
+
+
+def remember_form(client: store.Client, door: ModelDoor) -> None:
+    """The next door to the same model begins with the form in which this one was answered."""
+    if door.form != FORMS[0]:
+        client.set(_form_key(door), door.form, ex=FORM_S)
+
+
+def _form_key(door: ModelDoor) -> str:
+    return f"{store.PREFIX}model:form:{door.base_url} {door.model}"
 
 
 def defaults(settings: Settings, dataset: str | None, why: str, usual: Usual | None = None) -> Defaults:

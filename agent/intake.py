@@ -10,11 +10,11 @@ from agent import commands, desk, edits, planner, preferences
 from agent.desk import Desk
 from agent.orders import read_order
 from agent.reader import PreviousPlan, named
-from agent.reader.text import is_chinese
 from agent.reader.wording import say
-from agent.understand import Understood, understand
-from lab import beacons, habits, hosts, store
+from agent.understand import Defaults, Understood, understand
+from lab import beacons, forecast, habits, hosts, meter, store
 from lab.errors import OvernightError, UnknownRecord
+from lab.language import is_chinese
 from lab.run import Answer, Experiment, Request, RequestState
 
 log = logging.getLogger(__name__)
@@ -44,7 +44,7 @@ def answer(request_id: str) -> None:
 
 def _answer(here: Desk, request: Request) -> str:
     now = time.time()
-    lab = planner.Lab(hosts.hosts(here.client), hosts.cards(here.client), now)
+    lab = planner.Lab(hosts.hosts(here.client), hosts.cards(here.client), now, forecast.queue(here.client))
     if request.edit is not None:
         return edits.revise(here, request, request.edit, lab)
     before = here.ledger.experiments_in(request.conversation)
@@ -61,40 +61,60 @@ def _answer(here: Desk, request: Request) -> str:
         return "reply"
     usual = preferences.usable(preferences.usual(habits.uses(here.client, request.user)), present)
     about, unknown = _about(here, request, before)
-    understood = understand(
-        request.text,
-        previous=_previous(about) if about else None,
-        requester=request.user,
-        model=desk.model_door(here.settings),
-        defaults=desk.defaults(here.settings, *planner.default_dataset(lab), usual),
+    understood = _understood(
+        here,
+        request,
+        _previous(about) if about else None,
+        desk.defaults(here.settings, *planner.default_dataset(lab), usual),
+        now,
     )
-    _tell_of_model(here, understood, now)
     if unknown is not None and understood.intent != "refuse":
         text = say("no_experiment", is_chinese(request.text), id=unknown)
-        here.ledger.answer(request.id, Answer(kind="question", text=text))
+        here.ledger.answer(request.id, _with_model(Answer(kind="question", text=text), understood))
         return "question"
     if understood.plan is not None and understood.question is None:
         return _propose(here, request, understood, lab)
     answer = commands.carry_out(understood, request, before, here.ledger)
-    here.ledger.answer(request.id, answer.model_copy(update={"note": understood.model_note}))
+    here.ledger.answer(request.id, _with_model(answer, understood))
     return answer.kind
 
 
-def _tell_of_model(here: Desk, understood: Understood, now: float) -> None:
-    """The watch over the lab knows whether the language model answers; nothing is known of one that was not asked."""
-    if desk.model_door(here.settings) is not None and (understood.model_note or understood.plan):
-        beacons.tell(here.client, "the language model", understood.model_note, now)
+def _understood(
+    here: Desk, request: Request, previous: PreviousPlan | None, defaults: Defaults, now: float
+) -> Understood:
+    """What the request comes to, with the language model where there is one and its budget is not used up.
+
+    What it took is on the meter; the watch over the lab knows whether it answers.
+    """
+    door = desk.model_door(here.settings, here.client)
+    over = meter.used_up(here.client, request.user, here.settings.model, now) if door else None
+    model = None if over else door
+    understood = understand(request.text, previous=previous, requester=request.user, model=model, defaults=defaults)
+    if over is not None and meter.first_word(here.client, request.user, now):
+        note = say(f"budget_{over.whose}", is_chinese(request.text), tokens=f"{over.tokens:,}")
+        return understood.model_copy(update={"model_note": note})
+    if model is None or not model.asked:
+        return understood
+    meter.count(here.client, request.user, model.spent, now)
+    desk.remember_form(here.client, model)
+    beacons.tell(here.client, "the language model", understood.model_note, now)
+    return understood.model_copy(update={"spent": model.spent})
+
+
+def _with_model(answer: Answer, understood: Understood) -> Answer:
+    """The answer with what is to be said of the language model, and what that took."""
+    return answer.model_copy(update={"note": understood.model_note, "spent": understood.spent})
 
 
 def _propose(here: Desk, request: Request, understood: Understood, lab: planner.Lab) -> str:
     assert understood.plan is not None
     plan = understood.plan
-    prepared = planner.prepare(plan, lab, here.ledger, here.settings.limits.max_runs)
+    prepared = planner.prepare(plan, lab, here.ledger, here.settings.limits.max_runs, request.user)
     if prepared.question is not None:
         text = f"{prepared.question}\nNothing was started."
-        here.ledger.answer(request.id, Answer(kind="question", text=text, note=understood.model_note))
+        here.ledger.answer(request.id, _with_model(Answer(kind="question", text=text), understood))
         return "question"
-    answer = Answer(kind="plan", text=understood.reply, note=understood.model_note)
+    answer = _with_model(Answer(kind="plan", text=understood.reply), understood)
     here.ledger.propose(request.id, prepared.plan, prepared.estimate, answer)
     return "plan"
 

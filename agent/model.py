@@ -16,7 +16,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from agent.reader import PreviousPlan
 from agent.reader.intents import Intent
 from lab.errors import ModelError
-from lab.plan import Frozen, Priority
+from lab.plan import FEW, Frozen, Priority
+from lab.run import Spent
 
 Form = Literal["json_schema", "json_object", "text"]
 FORMS: tuple[Form, ...] = ("json_schema", "json_object", "text")
@@ -24,6 +25,12 @@ FORMS: tuple[Form, ...] = ("json_schema", "json_object", "text")
 MOST_BYTES = 256 * 1024
 """A plan needs 2 KB; an answer beyond this is no plan."""
 MOST_TOKENS = 800
+MOST_PROMPT_TOKENS = 3_000
+"""By the estimate, with the schema; a longer question would cost more than it can add to the reader's plan."""
+MOST_CALLS = 2
+"""Of one question: the usual one, and once more after a failure or for a repair. A form that is refused is no call."""
+ASCII_PER_TOKEN = 3
+"""Characters a token on the safe side: English prose has 4 to 5, JSON and names of models about 3, Chinese about 1."""
 
 
 class ProposedAxis(BaseModel):
@@ -110,9 +117,16 @@ class ModelDoor:
     """Wall-clock seconds for the whole question, retries and repair included."""
     max_retries: int = 1
     prompt_name: str = "plan.md"
-    tokens_used: int = 0
-    """Tokens that the endpoint counted so far, both ways."""
     form: Form = "json_schema"
+    price_in: float | None = None
+    """What a million tokens of questions cost, in the lab's money, and `price_out` of answers; None is unknown."""
+    price_out: float | None = None
+    spent: Spent = field(default_factory=Spent)
+    """What all questions so far took."""
+    asked: bool = False
+    """True once a question went out, whatever came of it."""
+    _calls: int = field(default=0, repr=False)
+    """Of the question that is being asked."""
 
     @property
     def prompt(self) -> str:
@@ -121,20 +135,28 @@ class ModelDoor:
 
     def propose(self, text: str, previous: PreviousPlan | None) -> Proposal:
         """What the message says, in the model's opinion; see Proposer."""
-        try:
-            return asyncio.run(asyncio.wait_for(self._propose(text, previous), self.timeout_s))
-        except TimeoutError:
-            raise ModelError(f"the language model did not answer in {self.timeout_s:g} s") from None
-
-    async def _propose(self, text: str, previous: PreviousPlan | None) -> Proposal:
+        self._calls = 0
         messages = [
             {"role": "system", "content": prompt(self.prompt_name)[0]},
             {"role": "user", "content": _question(text, previous)},
         ]
+        long = _tokens(messages) + estimate(json.dumps(strict_schema()))
+        if long > MOST_PROMPT_TOKENS:
+            raise ModelError(f"too long for the language model (about {long} tokens, at most {MOST_PROMPT_TOKENS})")
+        self.asked = True
+        try:
+            return asyncio.run(asyncio.wait_for(self._propose(messages), self.timeout_s))
+        except TimeoutError:
+            self._count(messages, None, "")  # it may have been at work on it
+            raise ModelError(f"the language model did not answer in {self.timeout_s:g} s") from None
+
+    async def _propose(self, messages: list[dict[str, str]]) -> Proposal:
         answer = await self._ask(messages)
         try:
             return parse(answer)
         except ModelError as error:
+            if self._calls >= MOST_CALLS:
+                raise
             repair = f"That was no usable answer ({error}). Answer with the JSON object alone."
             messages += [{"role": "assistant", "content": answer[:2000]}, {"role": "user", "content": repair}]
             return parse(await self._ask(messages))
@@ -143,18 +165,20 @@ class ModelDoor:
         """The content of the answer, in the best form that the endpoint accepts."""
         import openai  # takes seconds to import, and only a request with a model needs it
 
+        retries = min(self.max_retries, MOST_CALLS - 1 - self._calls)
         client = openai.AsyncOpenAI(
-            base_url=self.base_url, api_key=self.api_key, timeout=self.timeout_s, max_retries=self.max_retries
+            base_url=self.base_url, api_key=self.api_key, timeout=self.timeout_s, max_retries=retries
         )
         async with client:
             while True:
                 try:
-                    return self._content(await self._post(client, messages))
+                    return self._content(await self._post(client, messages), messages)
                 except (openai.BadRequestError, openai.UnprocessableEntityError) as error:
                     if self.form == FORMS[-1]:
                         raise ModelError(f"the language model refused the question ({error.status_code})") from None
                     self.form = FORMS[FORMS.index(self.form) + 1]
                 except openai.APITimeoutError:
+                    self._count(messages, None, "")
                     raise ModelError(f"the language model did not answer in {self.timeout_s:g} s") from None
                 except openai.APIStatusError as error:
                     raise ModelError(_status(error.status_code)) from None
@@ -170,32 +194,62 @@ class ModelDoor:
         )
         body = bytearray()
         async with asking as response:
+            self._calls += 1 + response.retries_taken
             async for chunk in response.iter_bytes():
                 body += chunk
                 if len(body) > MOST_BYTES:
                     raise ModelError(f"the language model's answer is larger than {MOST_BYTES // 1024} KB")
         return bytes(body)
 
-    def _content(self, body: bytes) -> str:
+    def _content(self, body: bytes, messages: list[dict[str, str]]) -> str:
         try:
             record = json.loads(body)
             content = record["choices"][0]["message"]["content"]
         except (ValueError, LookupError, TypeError, RecursionError):
+            self._count(messages, None, "")
             raise ModelError("the language model's endpoint did not answer in the OpenAI form") from None
-        usage = record.get("usage")
-        if isinstance(usage, dict) and isinstance(usage.get("total_tokens"), int):
-            self.tokens_used += usage["total_tokens"]
+        self._count(messages, record.get("usage"), content if isinstance(content, str) else "")
         if not isinstance(content, str):
             raise ModelError("the language model gave no answer")
         return content
+
+    def _count(self, messages: list[dict[str, str]], usage: Any, answer: str) -> None:
+        """One call more was made; what the endpoint does not tell of it is estimated."""
+        told = usage if isinstance(usage, dict) else {}
+        counts = [told.get(name) for name in ("prompt_tokens", "completion_tokens")]
+        known = [count for count in counts if isinstance(count, int) and count >= 0]
+        tokens_in, tokens_out = known if len(known) == 2 else (_tokens(messages), estimate(answer))
+        money = None
+        if self.price_in is not None and self.price_out is not None:
+            money = (tokens_in * self.price_in + tokens_out * self.price_out) / 1e6
+        estimated = 0 if len(known) == 2 else tokens_in + tokens_out
+        self.spent += Spent(calls=1, tokens_in=tokens_in, tokens_out=tokens_out, estimated=estimated, money=money)
+
+
+def estimate(text: str) -> int:
+    """Tokens of a text, on the safe side: no tokenizer is shipped, and each endpoint has its own."""
+    plain = sum(c.isascii() for c in text)
+    return -(-plain // ASCII_PER_TOKEN) + len(text) - plain
+
+
+def _tokens(messages: list[dict[str, str]]) -> int:
+    return sum(estimate(message["content"]) for message in messages)
 
 
 def _question(text: str, previous: PreviousPlan | None) -> str:
     held = ""
     if previous is not None:
         fields = previous.model_dump(mode="json", include={"id", "models", "dataset", "axes", "epochs"})
+        fields["models"] = _first(fields["models"])
+        fields["axes"] = {name: _first(axis) for name, axis in fields["axes"].items()}
         held = f"<plan of the thread>{json.dumps(fields, ensure_ascii=False)}</plan of the thread>\n"
     return f"{held}<message>{text.replace('</message>', '')}</message>"
+
+
+def _first(values: Any) -> Any:
+    """The values, or the first of a long list and how many more there are: the model needs no more to know it by."""
+    more = len(values) - FEW if isinstance(values, list) else 0
+    return [*values[:FEW], f"and {more} more"] if more > 0 else values
 
 
 def _status(code: int) -> str:

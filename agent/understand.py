@@ -21,6 +21,7 @@ from agent.reply import AS_BEFORE, DEFAULT, ONE_SEED, SPREAD, USUAL_DATASET, rep
 from lab.errors import ModelError
 from lab.habits import Value
 from lab.plan import MAX_RUNS, Assumed, Axis, Budget, Frozen, Plan, Range, Scalar, Search, few
+from lab.run import Spent
 
 log = logging.getLogger(__name__)
 CASE_FIELDS = frozenset({"models", "dataset", "epochs", "max_steps", "gpus_per_run", "metric", "search", "trials"}) | {
@@ -62,6 +63,8 @@ class Understood(Frozen):
     """What the language model proposed and the message does not say."""
     model_note: str | None = None
     """Why the language model had no part in it although one is set; None when it had, or none is set."""
+    spent: Spent | None = None
+    """What the language model took for it, where that was metered."""
 
     @property
     def may_start(self) -> bool:

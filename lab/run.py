@@ -106,6 +106,17 @@ class Spent(Record):
         """Both ways."""
         return self.tokens_in + self.tokens_out
 
+    def __add__(self, other: Spent) -> Spent:
+        """Both together; the money is known as far as it is known of either."""
+        known = [money for money in (self.money, other.money) if money is not None]
+        return Spent(
+            calls=self.calls + other.calls,
+            tokens_in=self.tokens_in + other.tokens_in,
+            tokens_out=self.tokens_out + other.tokens_out,
+            estimated=self.estimated + other.estimated,
+            money=sum(known) if known else None,
+        )
+
 
 class Answer(Record):
     """What a request came to; the text is what the person reads."""
@@ -284,7 +295,7 @@ class Run(Record):
     wish: Literal["pause", "checkpoint"] | None = None
     """What the running attempt is asked to do; None once it has."""
     room: Room | None = None
-    """Told to the running attempt; None once that has stopped."""
+    """What the running attempt is told to make room for; once it has, for what until the run has a card again."""
     made_room_for: tuple[str, ...] = ()
     """The runs for which its attempts stopped, in order."""
     preempted_at: float | None = None

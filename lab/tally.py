@@ -8,7 +8,7 @@ from typing import Literal
 
 from redis.client import Pipeline
 
-from lab.run import Usage
+from lab.run import Spent, Usage
 from lab.store import PREFIX
 
 KEY = f"{PREFIX}tally"
@@ -17,6 +17,8 @@ KEY = f"{PREFIX}tally"
 Outcome = Literal["finished", "failed", "cancelled", "retried", "paused", "preempted", "lost", "given_back"]
 """How an attempt ended; retried: a fault of the run's own with a cure, preempted: stopped for another run,
 given_back: stopped in order with its worker."""
+
+MODEL_COUNTS = ("calls", "tokens_in", "tokens_out", "estimated")
 
 WAIT_BOUNDS_S = (10, 60, 300, 900, 3_600, 14_400, 43_200, 86_400)
 """Upper bounds of the histogram of waits."""
@@ -60,6 +62,9 @@ class Tally:
     predictions: dict[str, Predictions] = field(default_factory=dict)
     """`known` where runs of the kind had been seen, `rough` where none had."""
 
+    model: Spent = field(default_factory=Spent)
+    """What the language model's calls took."""
+
 
 def count_answer(pipe: Pipeline, kind: str) -> None:
     """One request more has an answer of this kind, when the pipeline's transaction runs; so with the others here."""
@@ -90,6 +95,14 @@ def count_usage(pipe: Pipeline, usage: Usage) -> None:
         pipe.hincrbyfloat(KEY, "energy_j", round(usage.energy_j, 3))
 
 
+def count_model(pipe: Pipeline, spent: Spent) -> None:
+    """The language model's calls of a request are added up."""
+    for name in MODEL_COUNTS:
+        pipe.hincrby(KEY, f"model {name}", getattr(spent, name))
+    if spent.money is not None:
+        pipe.hincrbyfloat(KEY, "model money", round(spent.money, 8))
+
+
 def count_prediction(pipe: Pipeline, log_error: float, *, within: bool, rough: bool) -> None:
     """One run more has ended whose length was told before; `within` what nine in ten take at most."""
     basis = "rough" if rough else "known"
@@ -109,6 +122,7 @@ def parse(found: Mapping[str, str]) -> Tally:
             (key[1], key[2]): int(value) for key, value in words.items() if key[0] == "attempt" and len(key) == 3
         },
         waits={priority: Waits(total, _below(words, priority)) for priority, total in seconds.items()},
+        model=_model(words),
         gpu_s=float(found.get("gpu_s", 0)),
         energy_j=float(found.get("energy_j", 0)),
         predictions={basis: told for basis in ("known", "rough") if (told := _predictions(words, basis)).runs},
@@ -118,6 +132,12 @@ def parse(found: Mapping[str, str]) -> Tally:
 def _predictions(words: Mapping[tuple[str, ...], str], basis: str) -> Predictions:
     found = {name: float(words.get(("predicted", basis, name), 0)) for name in Predictions.__dataclass_fields__}
     return Predictions(int(found["runs"]), int(found["within_p90"]), found["log_error"], found["abs_log_error"])
+
+
+def _model(words: Mapping[tuple[str, ...], str]) -> Spent:
+    money = words.get(("model", "money"))
+    counts = {name: int(words.get(("model", name), 0)) for name in MODEL_COUNTS}
+    return Spent(money=None if money is None else float(money), **counts)
 
 
 def _below(words: Mapping[tuple[str, ...], str], priority: str) -> tuple[int, ...]:

@@ -158,6 +158,18 @@ def rows() -> Iterable[tuple[str, list[Stat | TimeSeries]]]:
                 "kWh",
                 unit="kwatth",
             ),
+            curves(
+                "Language model: tokens a day",
+                "sum by (direction) (increase(overnight_model_tokens_total[1d]))",
+                "{{direction}}",
+                more=(("increase(overnight_model_tokens_estimated_total[1d])", "estimated among them"),),
+            ),
+            curves(
+                "Language model: calls and cost a day",
+                "increase(overnight_model_calls_total[1d])",
+                "calls",
+                more=(("increase(overnight_model_cost_total[1d])", "cost"),),
+            ),
             curves("Disk free for the data folder", f"overnight_host_disk_free_bytes{HOST}", "{{host}}", unit="bytes"),
             curves(
                 "Memory of Redis",

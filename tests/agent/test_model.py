@@ -13,9 +13,12 @@ from typing import Any
 
 import pytest
 
-from agent.model import FORMS, ModelDoor, parse, prompt, strict_schema
+from agent.model import FORMS, MOST_CALLS, MOST_PROMPT_TOKENS, ModelDoor, estimate, parse, prompt, strict_schema
+from agent.reader import PreviousPlan
 from agent.understand import understand
 from lab.errors import ModelError
+from lab.plan import Plan
+from lab.run import Spent
 
 Answer = Callable[[BaseHTTPRequestHandler, dict[str, Any]], None]
 SENTENCE = "resnet18 on svhn, lr 0.05, 12 epochs"
@@ -57,12 +60,15 @@ def send(handler: BaseHTTPRequestHandler, body: bytes, status: int = 200, kind: 
     handler.wfile.write(body)
 
 
-def chat(content: str) -> bytes:
+USAGE = {"prompt_tokens": 900, "completion_tokens": 60, "total_tokens": 960}
+
+
+def chat(content: str, usage: dict[str, Any] | None = USAGE) -> bytes:
     """The body of a chat completion with this content."""
     message = {"role": "assistant", "content": content}
     choices = [{"index": 0, "message": message, "finish_reason": "stop"}]
     return json.dumps(
-        {"id": "c", "object": "chat.completion", "choices": choices, "usage": {"total_tokens": 7}}
+        {"id": "c", "object": "chat.completion", "choices": choices, **({"usage": usage} if usage else {})}
     ).encode()
 
 
@@ -81,7 +87,7 @@ def test_a_good_answer_is_a_proposal() -> None:
     assert len(got) == 1
     assert got[0]["response_format"]["json_schema"]["strict"] is True
     assert got[0]["messages"][1]["content"] == f"<message>{SENTENCE}</message>"
-    assert asked.tokens_used == 7
+    assert asked.spent == Spent(calls=1, tokens_in=900, tokens_out=60)
 
 
 def test_an_endpoint_without_schemas_is_asked_more_plainly() -> None:
@@ -212,9 +218,98 @@ def test_the_schema_is_strict() -> None:
         assert set(part["required"]) == set(part["properties"])
 
 
-def test_the_prompt_is_short() -> None:
-    """At most 3,000 tokens, at three characters each to be careful."""
-    assert len(prompt("plan.md")[0]) < 9000
+def test_a_question_has_at_most_3000_tokens() -> None:
+    """Prompt, schema, the longest English message that the reader takes, and a thread's plan of 200 models."""
+    held = Plan(
+        models=tuple(f"vit_base_patch16_{n}" for n in range(200)), axes={"lr": tuple(n / 1e6 for n in range(200))}
+    )
+    sentence = "compare resnet50 and efficientnet_b0 on cifar100 with a learning rate of 0.001, please; "
+    message = (sentence * 50)[:4000]
+    with serving(lambda h, _: send(h, chat(json.dumps(EMPTY)))) as (url, got):
+        door(url).propose(message, PreviousPlan.of(held, "exp-1"))
+
+    asked = sum(estimate(m["content"]) for m in got[0]["messages"]) + estimate(json.dumps(got[0]["response_format"]))
+    assert asked <= MOST_PROMPT_TOKENS == 3000
+    assert "and 192 more" in got[0]["messages"][1]["content"]
+
+
+def test_a_longer_question_is_not_asked() -> None:
+    """4,000 Chinese characters are 4,000 tokens; the reader's plan stands, and the reason is said."""
+    with serving(lambda h, _: send(h, chat(json.dumps(EMPTY)))) as (url, got):
+        asked = door(url)
+        with pytest.raises(ModelError, match=r"too long .* at most 3000"):
+            asked.propose("在" * 4000, None)
+
+    assert (got, asked.asked, asked.spent) == ([], False, Spent())
+
+
+@pytest.mark.parametrize(
+    "usage", [None, {}, {"prompt_tokens": "many"}, {"prompt_tokens": 3}, {"prompt_tokens": -1, "completion_tokens": 2}]
+)
+def test_tokens_that_the_endpoint_does_not_tell_are_estimated_and_marked(usage: dict[str, Any] | None) -> None:
+    """Half of a usage is none: a sum of told and estimated tokens would look more certain than it is."""
+    with serving(lambda h, _: send(h, chat(json.dumps(EMPTY), usage))) as (url, got):
+        asked = door(url)
+        asked.propose(SENTENCE, None)
+
+    sent = sum(estimate(m["content"]) for m in got[0]["messages"])
+    answered = estimate(json.dumps(EMPTY))
+    assert asked.spent == Spent(calls=1, tokens_in=sent, tokens_out=answered, estimated=sent + answered)
+
+
+def test_money_follows_the_prices() -> None:
+    """A million tokens of questions cost 2, of answers 8."""
+    with serving(lambda h, _: send(h, chat(json.dumps(EMPTY)))) as (url, _):
+        asked = ModelDoor(url, "key", "m", price_in=2.0, price_out=8.0)
+        asked.propose(SENTENCE, None)
+
+    assert asked.spent.money == pytest.approx((900 * 2 + 60 * 8) / 1e6)
+
+
+def test_a_question_that_times_out_is_counted_with_what_was_sent() -> None:
+    """The endpoint may bill it; whoever sums up must not find less than the bill."""
+    with serving(hang) as (url, _):
+        asked = door(url, 0.4)
+        with pytest.raises(ModelError):
+            asked.propose(SENTENCE, None)
+
+    assert asked.spent.calls == 1
+    assert asked.spent.estimated == asked.spent.tokens_in > 500
+
+
+def test_two_calls_at_most_whatever_goes_wrong() -> None:
+    """A failure, then half an answer: the second call was the last, and nobody asks for a repair of it."""
+    answers = iter([(b"oops", 500), (chat('{"intent": "tra'), 200), (chat(json.dumps(EMPTY)), 200)])
+    with (
+        serving(lambda h, _: send(h, *next(answers))) as (url, got),
+        pytest.raises(ModelError, match=r"no JSON|no plan"),
+    ):
+        ModelDoor(url, "key", "m", max_retries=5).propose(SENTENCE, None)
+
+    assert len(got) == MOST_CALLS == 2
+
+
+def test_a_repair_is_not_tried_again_when_it_fails() -> None:
+    """The other order: half an answer, then a failure."""
+    answers = iter([(chat('{"intent": "tra'), 200), (b"oops", 500), (chat(json.dumps(EMPTY)), 200)])
+    with serving(lambda h, _: send(h, *next(answers))) as (url, got), pytest.raises(ModelError, match="failed"):
+        ModelDoor(url, "key", "m", max_retries=5).propose(SENTENCE, None)
+
+    assert len(got) == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "least", "most"),
+    [
+        ("", 0, 0),
+        ("compare resnet50 and vit on cifar10", 8, 14),
+        ("对比两个模型的准确率", 7, 10),
+        ("学习率 1e-3", 5, 7),
+    ],
+)
+def test_the_estimate_errs_a_little_on_the_high_side(text: str, least: int, most: int) -> None:
+    """From what common tokenizers make of it up to twice that."""
+    assert least <= estimate(text) <= most
 
 
 def test_json_amid_prose_is_found() -> None:

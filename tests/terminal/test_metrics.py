@@ -20,7 +20,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from bot.conversation import Conversation
 from bot.outbox import Note, Outbox
-from lab import hosts, tally
+from lab import hosts, meter, tally
 from lab import store as stores
 from lab.card import Card, Host, HostCards, KeeperStatus
 from lab.errors import ConfigError
@@ -28,7 +28,7 @@ from lab.leader import DISPATCH, leader_key
 from lab.leases import Leases
 from lab.ledger import Ledger
 from lab.plan import Plan
-from lab.run import Answer
+from lab.run import Answer, Spent
 from lab.settings import MetricsSettings, Settings
 from lab.store import Client
 from terminal import exporter
@@ -111,6 +111,19 @@ def test_pcie_and_faults_are_told(store: Client) -> None:
     publish(store, card(1))
     assert value(store, "overnight_card_pcie_receive_bytes_per_second", **CARD) is None
     assert value(store, "overnight_card_faulty", **CARD) == 0
+
+
+def test_the_language_models_tokens_and_money_are_told(store: Client) -> None:
+    """A key that leaks, or a loop, shows there before the bill; without prices there is no cost, and no 0."""
+    meter.count(store, "U1", Spent(calls=2, tokens_in=900, tokens_out=60, estimated=30), time.time())
+
+    assert value(store, "overnight_model_calls_total") == 2
+    assert value(store, "overnight_model_tokens_total", direction="in") == 900
+    assert value(store, "overnight_model_tokens_total", direction="out") == 60
+    assert value(store, "overnight_model_tokens_estimated_total") == 30
+    assert value(store, "overnight_model_cost_total") is None
+    meter.count(store, "U1", Spent(calls=1, money=0.25), time.time())
+    assert value(store, "overnight_model_cost_total") == 0.25
 
 
 def test_what_a_driver_does_not_tell_is_absent_and_not_zero(store: Client) -> None:
