@@ -1,12 +1,7 @@
-"""Figures of a report as PNG: learning curves and sweeps, drawn to be read on a phone.
-
-Matplotlib is imported inside the functions, so that a process that draws nothing does not load it; figures are made
-without pyplot, so that nothing global is left behind and any thread may draw.
-"""
+"""Figures of a report as PNG: learning curves and sweeps, drawn to be read on a phone."""
 
 from __future__ import annotations
 
-import io
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,26 +10,29 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from agent.canvas import (
+    COLOURS,
+    FONT,
+    GREY,
+    LONGEST,
+    MARKERS,
+    SMALL,
+    STYLES,
+    canvas,
+    handle,
+    head,
+    legend,
+    png,
+    shorten,
+    style,
+)
 from agent.points import PointData, Seed
 from agent.stats import mean, sd, t_interval
 from lab.plan import number
 from lab.report import format_pm, higher_is_better, is_share, metric_name
 
-DPI = 150
-WIDTH_PX = 1080
-"""A phone shows it at a third of this: text of 15 points is then as large as 10 pixels."""
-PANEL_PX = 500
-FONT, SMALL, TITLE = 16.0, 14.5, 18.0
-
-# Okabe and Ito's palette, told apart by colour-blind readers; yellow is left out for want of contrast on white.
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
-STYLES = ("-", "--", "-.", (0, (1, 1.2)), (0, (5, 1, 1, 1, 1, 1)), (0, (8, 2)), (0, (3, 2)))
-MARKERS = ("o", "s", "^", "D", "v", "P", "X")
-GREY = "#b8b8b8"
 MOST = len(COLOURS)
 """With more points than this only the best three and the worst are coloured."""
-LONGEST = 52
-"""Characters that fit beside a line's sample in the legend."""
 LOG_RATIO = 50.0
 """A loss whose means span more than this factor is drawn on a log scale."""
 
@@ -63,7 +61,7 @@ def curves(points: Sequence[PointData], metric: str, title: str, unit: str = "ep
     if not panels:
         return None
     looks = _looks(points, metric)
-    figure, axes, width = _canvas(len(panels), _legend_rows(looks))
+    figure, axes, width = canvas(len(panels), _legend_rows(looks))
     for axis, name in zip(axes, panels, strict=True):
         for look in sorted(looks, key=lambda k: not k.grey):
             _draw(axis, look, name, len(looks))
@@ -74,9 +72,9 @@ def curves(points: Sequence[PointData], metric: str, title: str, unit: str = "ep
         caption += f"{', ' if caption else ''}cross: a seed's end"
     if any(k.grey for k in looks):
         caption = f"best 3 and worst in colour, {sum(k.grey for k in looks)} others grey"
-    _title(figure, title, caption, width)
+    head(figure, title, caption, width)
     _legend(figure, axes[-1], looks, metric)
-    return _png(figure)
+    return png(figure)
 
 
 def sweep(points: Sequence[PointData], metric: str, title: str) -> bytes | None:
@@ -90,18 +88,18 @@ def sweep(points: Sequence[PointData], metric: str, title: str) -> bytes | None:
     lines = _lines(points, axis_name)
     if len(lines) > MOST:
         return None
-    figure, (axis,), width = _canvas(1, len(lines) if len(lines) > 1 else 0, panel_px=760)
-    looks = []
-    for i, (label, members) in enumerate(lines.items()):
+    figure, (axis,), width = canvas(1, len(lines) if len(lines) > 1 else 0, panel_px=760)
+    handles = []
+    for i, members in enumerate(lines.values()):
         look = _Look(members[0], COLOURS[i], STYLES[i], MARKERS[i])
-        looks.append((label, look))
+        handles.append(handle(look.colour, look.style, look.marker))
         _sweep_line(axis, look, members, axis_name)
     _sweep_dress(axis, axis_name, metric, points)
     bars = any(len(p.values) > 1 for p in points)
-    _title(figure, title, "bars: 95 % interval of the mean, dots: seeds" if bars else "one seed each", width)
+    head(figure, title, "bars: 95 % interval of the mean, dots: seeds" if bars else "one seed each", width)
     if len(lines) > 1:
-        _place_legend(figure, axis, [_handle(look) for _, look in looks], [shorten(label) for label, _ in looks])
-    return _png(figure)
+        legend(figure, axis, handles, [shorten(label) for label in lines])
+    return png(figure)
 
 
 def sweep_axis(points: Sequence[PointData]) -> str | None:
@@ -215,7 +213,7 @@ def _dress(axis: Any, name: str, grids: Sequence[tuple[Array, Array]], unit: str
     if len(values):
         log = not higher_is_better(name) and values.min() > 0 and values.max() / values.min() > LOG_RATIO
         _limit(axis, name, float(values.min()), float(values.max()), log)
-    _style(axis)
+    style(axis)
     from matplotlib.ticker import MaxNLocator
 
     axis.xaxis.set_major_locator(MaxNLocator(nbins=6, integer=True, min_n_ticks=1))
@@ -254,7 +252,7 @@ def _legend(figure: Any, axis: Any, looks: Sequence[_Look], metric: str) -> None
         if 0 < len(point.values) < len(point.seeds):
             result += f" ({len(point.values)}/{len(point.seeds)} seeds)"
         labels.append(f"{shorten(point.label, max(20, LONGEST - len(result)))}: {result}")
-    _place_legend(figure, axis, [_handle(k) for k in coloured], labels)
+    legend(figure, axis, [handle(k.colour, k.style, k.marker) for k in coloured], labels)
 
 
 # Sweeps
@@ -298,7 +296,7 @@ def _sweep_line(axis: Any, look: _Look, members: Sequence[PointData], axis_name:
 def _sweep_dress(axis: Any, axis_name: str, metric: str, points: Sequence[PointData]) -> None:
     swept = [p for p in points if axis_name in p.params and p.values]
     xs = sorted({float(p.params[axis_name]) for p in swept})
-    _style(axis)
+    style(axis)
     if xs[0] > 0 and xs[-1] / xs[0] >= 20:
         axis.set_xscale("log")
     if len(xs) <= 6:
@@ -314,110 +312,3 @@ def _sweep_dress(axis: Any, axis_name: str, metric: str, points: Sequence[PointD
     better = "higher is better" if higher_is_better(metric) else "lower is better"
     axis.set_title(f"{metric_name(metric)} at the end ({better})", fontsize=FONT, loc="left")
     axis.set_xlabel(f"{axis_name}{' (log scale)' if axis.get_xscale() == 'log' else ''}", fontsize=FONT)
-
-
-# What both share
-
-
-def _canvas(n_panels: int, legend_rows: int, panel_px: int = PANEL_PX) -> tuple[Any, Any, float]:
-    """A figure with its panels between a title and room for the legend, and its width in pixels."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    head, foot, line = 125, 92, 46
-    panel = min(panel_px, 620) if n_panels > 1 else max(panel_px, 640)
-    height = head + n_panels * panel + foot + max(1, legend_rows) * line
-    figure = Figure(figsize=(WIDTH_PX / DPI, height / DPI), dpi=DPI, facecolor="white")
-    FigureCanvasAgg(figure)
-    bottom = (foot + max(1, legend_rows) * line) / height
-    axes = figure.subplots(n_panels, 1, squeeze=False)[:, 0]
-    figure.subplots_adjust(left=0.13, right=0.965, top=1 - head / height - 0.02, bottom=bottom + 0.015, hspace=0.42)
-    return figure, list(axes), WIDTH_PX
-
-
-def _style(axis: Any) -> None:
-    axis.tick_params(labelsize=SMALL)
-    axis.grid(True, color="#e3e3e3", linewidth=0.9)
-    axis.set_axisbelow(True)
-    for side in ("top", "right"):
-        axis.spines[side].set_visible(False)
-
-
-def _title(figure: Any, title: str, caption: str, width_px: float) -> None:
-    height = figure.get_size_inches()[1] * DPI
-    text, families = printable(shorten(title, 90))
-    line = figure.text(0.03, 1 - 18 / height, text, fontsize=TITLE, fontweight="bold", va="top", family=families)
-    # Smaller letters first, down to the size of the other text; then the middle goes.
-    line.set_fontsize(max(SMALL, min(TITLE, TITLE * 0.94 * width_px / line.get_window_extent().width)))
-    for longest in range(min(len(title), 90) - 1, 10, -2):
-        if line.get_window_extent().width <= 0.95 * width_px:
-            break
-        line.set_text(printable(shorten(title, longest))[0])
-    figure.text(0.03, 1 - 68 / height, caption, fontsize=SMALL, color="#444444", va="top")
-
-
-def _handle(look: _Look) -> Any:
-    from matplotlib.lines import Line2D
-
-    return Line2D([], [], color=look.colour, linestyle=look.style, marker=look.marker, linewidth=3, markersize=9)
-
-
-def _place_legend(figure: Any, axis: Any, handles: Sequence[Any], labels: Sequence[str]) -> None:
-    """A legend under everything, where it cannot cover data."""
-    shown = [printable(label) for label in labels]
-    families = list(dict.fromkeys(f for _, fs in shown for f in fs))
-    figure.legend(
-        handles,
-        [text for text, _ in shown],
-        loc="lower left",
-        bbox_to_anchor=(0.02, 0.004),
-        frameon=False,
-        handlelength=3.2,
-        labelspacing=0.35,
-        prop={"size": SMALL, "family": families},
-    )
-
-
-def shorten(text: str, longest: int = LONGEST) -> str:
-    """The text with its middle left out where it is too long: names differ at their ends."""
-    if len(text) <= longest:
-        return text
-    tail = (longest - 1) // 2
-    return f"{text[: longest - 1 - tail]}…{text[len(text) - tail :]}"
-
-
-def printable(text: str) -> tuple[str, list[str]]:
-    """The text with what no installed font can draw left out, and the fonts to draw it with, first choice first.
-
-    Dollar signs are escaped, since matplotlib reads what stands between two of them as mathematics.
-    """
-    text = " ".join(text.split())
-    families = ["DejaVu Sans"]
-    kept = text
-    if not text.isascii():
-        families += _cjk_families()
-        glyphs = set().union(*(_glyphs(f) for f in families))
-        kept = " ".join("".join(c for c in text if ord(c) in glyphs).split())
-    kept = kept.replace("$", r"\$")
-    return (f" {kept}" if kept.startswith("_") else kept), families
-
-
-def _cjk_families() -> list[str]:
-    """Fonts of this machine that draw Chinese, the usual ones first."""
-    from matplotlib import font_manager
-
-    installed = {entry.name for entry in font_manager.fontManager.ttflist}
-    usual = ("Noto Sans CJK SC", "Noto Sans CJK JP", "Noto Sans SC", "WenQuanYi Zen Hei", "WenQuanYi Micro Hei")
-    return [f for f in (*usual, "Source Han Sans SC", "PingFang SC", "Microsoft YaHei", "SimHei") if f in installed][:1]
-
-
-def _glyphs(family: str) -> set[int]:
-    from matplotlib import font_manager
-
-    return set(font_manager.get_font(font_manager.findfont(family)).get_charmap())
-
-
-def _png(figure: Any) -> bytes:
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", dpi=DPI)
-    return buffer.getvalue()

@@ -10,6 +10,7 @@ from lab.objective import DIVERGED, latest, metrics
 from lab.plan import Scalar, number
 from lab.report import Outcome
 from lab.run import Run, RunState
+from lab.trials import was_pruned
 
 Curves = dict[str, tuple[tuple[float, float | None], ...]]
 
@@ -58,8 +59,11 @@ class PointData:
 
 
 def group(runs: Sequence[Run], metric: str) -> list[PointData]:
-    """The points of an experiment in the order of their first run; retried runs are replaced by their retries."""
-    counted = latest(runs)
+    """The points of an experiment in the order of their first run; retried runs are replaced by their retries.
+
+    Runs for which a search drew no values have no point.
+    """
+    counted = [run for run in latest(runs) if not run.to_draw]
     varying = _varying(counted)
     models = {run.point.model for run in counted}
     groups: dict[tuple[object, ...], list[Run]] = {}
@@ -122,7 +126,7 @@ def _outcome(run: Run, metric: str) -> tuple[Outcome, float | None]:
     if run.state is RunState.FAILED:
         return ("diverged" if run.cause == DIVERGED else "failed"), None
     if run.state is RunState.CANCELLED:
-        return "cancelled", None
+        return ("pruned" if was_pruned(run) else "cancelled"), None
     if run.state is not RunState.FINISHED:
         return "unfinished", None
     found = metrics(run)

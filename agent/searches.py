@@ -17,8 +17,8 @@ WORDS = Phrasebook(
         ),
         "how_many": ("How many trials may the search take?", "搜索一共试多少次？"),
         "too_small": (
-            "{axes} has only {n} different points, and the search would try {trials}. Shall I run each of the {n} once, "
-            "or draw from a wider range?",
+            "{axes} has only {n} different points, and the search would try {trials}. Shall I run each of the {n} "
+            "once, or draw from a wider range?",
             "{axes} 只有 {n} 个不同的点，而搜索要试 {trials} 次。是把这 {n} 个各跑一次，还是换更大的范围？",
         ),
         "pruned": (

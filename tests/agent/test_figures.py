@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from agent import figures
+from agent import canvas, figures
 from agent.points import PointData, Seed
 
 
@@ -54,8 +54,8 @@ def test_curves_have_the_shape_of_a_phone_and_a_line_for_each_point() -> None:
     assert image.format == "PNG"
     assert image.size[0] == 1080
     assert 1100 < image.size[1] < 1500
-    assert all(has_colour(image, c) for c in figures.COLOURS[:2])
-    assert not has_colour(image, figures.COLOURS[2])
+    assert all(has_colour(image, c) for c in canvas.COLOURS[:2])
+    assert not has_colour(image, canvas.COLOURS[2])
 
 
 def test_without_curves_there_is_no_figure() -> None:
@@ -67,7 +67,7 @@ def test_without_curves_there_is_no_figure() -> None:
 
 
 def test_one_epoch_is_drawn_as_markers() -> None:
-    assert has_colour(picture(figures.curves([point("a", 0.9, epochs=1)], "val_acc", "exp-1")), figures.COLOURS[0])
+    assert has_colour(picture(figures.curves([point("a", 0.9, epochs=1)], "val_acc", "exp-1")), canvas.COLOURS[0])
 
 
 def test_gaps_and_diverged_seeds_are_drawn() -> None:
@@ -90,8 +90,8 @@ def test_seeds_that_logged_at_other_steps_share_a_mean_where_both_have_values() 
 def test_of_sixty_points_four_are_coloured_and_the_rest_is_grey() -> None:
     image = picture(figures.curves([point(f"p{i}", 0.9 - i / 100, 2, 5) for i in range(60)], "val_acc", "exp-1"))
 
-    assert all(has_colour(image, c) for c in (*figures.COLOURS[:4], figures.GREY))
-    assert not has_colour(image, figures.COLOURS[4])
+    assert all(has_colour(image, c) for c in (*canvas.COLOURS[:4], canvas.GREY))
+    assert not has_colour(image, canvas.COLOURS[4])
     assert image.size[1] < 1500
 
 
@@ -104,17 +104,17 @@ def test_titles_in_chinese_with_emoji_and_dollars_have_no_missing_glyph() -> Non
 
 
 def test_without_a_chinese_font_the_characters_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(figures, "_cjk_families", list)
+    monkeypatch.setattr(canvas, "_cjk_families", list)
 
-    assert figures.printable("exp-1: 用ResNet50") == ("exp-1: ResNet50", ["DejaVu Sans"])
+    assert canvas.printable("exp-1: 用ResNet50") == ("exp-1: ResNet50", ["DejaVu Sans"])
     assert figures.curves([point("模型", 0.9)], "val_acc", "exp-1: 用ResNet50")
 
 
 def test_long_names_keep_both_ends() -> None:
     name = "vit_base_patch16_224.augreg_in21k_ft_in1k"
 
-    assert figures.shorten(name, 20) == name[:10] + "…" + name[-9:]
-    assert figures.shorten("resnet50", 20) == "resnet50"
+    assert canvas.shorten(name, 20) == name[:10] + "…" + name[-9:]
+    assert canvas.shorten("resnet50", 20) == "resnet50"
     assert figures.curves([point(name * 3, 0.9)], "val_acc", "exp-1: " + name * 9)
 
 
