@@ -81,6 +81,7 @@ class Runs(Records):
                 card=cards[0],
                 cards=cards,
                 card_index=index,
+                room=None,
             )
             job_id = f"{run_id.replace('/', '-')}-d{dispatch}"
             put(self._queue(cards[0]), RUN_ATTEMPT, run_id, dispatch, list(cards), job_id=job_id, pipeline=pipe)

@@ -113,7 +113,8 @@ class Wishes(Runs):
             room, state = run.room, next_state(run)
             pipe.multi()
             tally.count_attempt(pipe, "preempted")
-            fields = self._left(pipe, run, usage) | {"made_room_for": (*run.made_room_for, room.for_run)}
+            told = {"made_room_for": (*run.made_room_for, room.for_run), "room": room}
+            fields = self._left(pipe, run, usage) | told
             if not room.ends_look:
                 fields["preempted_at"] = time.time()
             if state is RunState.QUEUED:
@@ -128,7 +129,9 @@ class Wishes(Runs):
         def write(pipe: Pipeline) -> Run:
             run = self._expect(pipe, run_id, RunState.QUEUED, RunState.PAUSED)
             pipe.multi()
-            return self._move(pipe, run, RunState.QUEUED, {"by": by}, message=None, wish=None, not_before=0.0)
+            return self._move(
+                pipe, run, RunState.QUEUED, {"by": by}, message=None, wish=None, room=None, not_before=0.0
+            )
 
         return self._transact(write, record_key(run_id))
 

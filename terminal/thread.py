@@ -160,7 +160,7 @@ class Bars:
             self._expected = ", ".join(expected(forecast, time.time(), clock))
             self._console.print(f"{self._id}: {self._expected}", markup=False, highlight=False)
         for run in runs:
-            if self._states.get(run.id) != run.state and run.state in (*FINAL_RUN, RunState.RUNNING):
+            if self._states.get(run.id) != run.state and (run.room or run.state in (*FINAL_RUN, RunState.RUNNING)):
                 self._console.print(run_line(run, self._plan), markup=False, highlight=False)
             self._states[run.id] = run.state
 
@@ -189,8 +189,9 @@ def run_line(run: Run, plan: Plan, progress: Progress | None = None, place: Plac
 
 def run_words(run: Run, progress: Progress | None = None, place: Place | None = None) -> str:
     """How far a run is, where it stands, or what it came to: `epoch 2/3, val acc 0.951, about 12 s left`."""
-    if run.state is RunState.QUEUED and place is not None:
-        return f"queued, {place_words(place, time.time())}"
+    if run.state is RunState.QUEUED and (place or run.room):
+        room = [f"made room for {run.room.for_run}"] if run.room else []
+        return ", ".join(["queued", *room, *([place_words(place, time.time())] if place else [])])
     if run.state in FINAL_RUN:
         metrics = run.result.metrics if run.result else {}
         said = [] if run.state is RunState.FINISHED else [run.message or run.cause or ""]

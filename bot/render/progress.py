@@ -58,8 +58,8 @@ def run_line(run: Run, progress: Progress | None, plan: Plan, place: str = "") -
         label=_label(run, plan),
         state=run.state,
         share=1.0 if run.state is RunState.FINISHED else (progress.share or 0.0) if progress and running else 0.0,
-        detail=place
-        if place and run.state is RunState.QUEUED
+        detail=_queued(run, place)
+        if run.state is RunState.QUEUED
         else _detail(run, progress if running else None, plan.metric),
         since=ended or run.started_at or run.queued_at,
     )
@@ -133,14 +133,18 @@ def _varying(run: Run, plan: Plan) -> dict[str, Scalar]:
     return {k: v for k, v in run.point.params.items() if k in plan.varying}
 
 
+def _queued(run: Run, place: str) -> str:
+    if run.room:
+        return f"made room for {run.room.for_run}, {place or 'goes on later'}"
+    return place or ("queued" if run.fence == 0 else "queued again")
+
+
 def _detail(run: Run, progress: Progress | None, wanted: str | None) -> str:
     match run.state:
         case RunState.FINISHED:
             return _metric(run.result.metrics if run.result else {}, wanted) or "done"
         case RunState.FAILED:
             return cut(f"failed: {' '.join((run.cause or run.message or 'no cause known').split())}", 60)
-        case RunState.QUEUED:
-            return "queued" if run.fence == 0 else "queued again"
         case RunState.DISPATCHED:
             return "starting"
         case RunState.CANCELLING:

@@ -17,7 +17,7 @@ from bot.simulator.validation import check_message
 from lab.estimate import expected, place_words
 from lab.forecast import End, Forecast, Place
 from lab.plan import Assumed, Plan, Point
-from lab.run import Answer, Estimate, Experiment, ExperimentState, Progress, Run, RunResult, RunState
+from lab.run import Answer, Estimate, Experiment, ExperimentState, Progress, Room, Run, RunResult, RunState
 from tests.bot.made import monster, report
 
 HOSTILE = [
@@ -144,6 +144,16 @@ def test_a_progress_card_reads_like_the_design() -> None:
         "3 resnet50 seed 1        ░░░░░░░░░░ failed: cuda_oom",
         "4 efficientnet_b0 seed 1 ░░░░░░░░░░ 3rd in the queue, starts in about 12 min",
     ]
+
+
+def test_a_run_that_made_room_says_for_whom() -> None:
+    """Its owner sees it stop half-way, and nothing is wrong with it."""
+    plan = Plan(models=("resnet50",))
+    room = Room(for_run="exp-9/1", reason="higher priority", ends_look=False, asked_at=1.0)
+    moved = runs(plan, RunState.QUEUED)[0].model_copy(update={"fence": 1, "room": room})
+
+    details = [run_line(moved, None, plan, place).detail for place in ("", "3rd in the queue")]
+    assert details == ["made room for exp-9/1, goes on later", "made room for exp-9/1, 3rd in the queue"]
 
 
 def test_a_report_says_what_it_used_and_how_to_run_it_again() -> None:

@@ -49,12 +49,13 @@ def test_a_run_that_made_room_waits_again_and_nothing_counts_against_it(ledger: 
     back = ledger.made_room(run.id, run.fence, Usage(gpu_s=700))
 
     assert (asked.state, asked.room) == (RunState.RUNNING, ROOM)
-    assert (back.state, back.cards, back.room, back.losses, back.retries) == (RunState.QUEUED, (), None, 0, 0)
+    assert (back.state, back.cards, back.room, back.losses, back.retries) == (RunState.QUEUED, (), ROOM, 0, 0)
     assert back.made_room_for == ("exp-9/1",)
     assert back.message == "made room for exp-9/1 (higher priority), goes on later"
     assert (back.served_s, back.lost_gpu_s) == (700, 0)
     assert back == ledger.run(run.id)
-    assert told(ledger, run.id)[-2:] == [
+    assert ledger.bind(run.id, ("G1",), "a", 1).room is None
+    assert told(ledger, run.id)[-3:-1] == [
         ("run.making_room", {"for": "exp-9/1", "why": "higher priority"}),
         ("run.queued", {"for": "exp-9/1", "why": "higher priority"}),
     ]

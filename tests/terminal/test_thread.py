@@ -7,11 +7,20 @@ import io
 from rich.console import Console
 
 from lab.ledger import Ledger
-from lab.plan import Plan
-from lab.run import Answer
+from lab.plan import Plan, Point
+from lab.run import Answer, Progress, Room, Run
 from lab.settings import Settings
 from lab.store import Client
-from terminal.thread import Thread
+from terminal.thread import Thread, run_words
+
+
+def test_a_run_that_made_room_says_for_whom() -> None:
+    """In `overnight show` and while it is followed; the progress that it had is not how far it is now."""
+    room = Room(for_run="exp-9/1", reason="higher priority", ends_look=False, asked_at=1.0)
+    point = Point(model="resnet50", dataset="digits", params={})
+    run = Run(id="exp-1/1", experiment_id="exp-1", number=1, point=point, template="vision", queued_at=0.0, room=room)
+
+    assert run_words(run, Progress(step=3, steps_total=9, eta_s=60)) == "queued, made room for exp-9/1"
 
 
 def test_a_notice_is_told_while_the_experiment_is_followed(settings: Settings, store: Client, ledger: Ledger) -> None:
