@@ -21,7 +21,7 @@ from lab import events, hosts, leases
 from lab.leases import Leases
 from lab.ledger import Ledger
 from lab.queue import card_queue
-from lab.run import ExperimentState, Run, RunState
+from lab.run import ExperimentState, Room, Run, RunResult, RunState
 from lab.settings import Settings
 from tests.workers.dying import Death
 from tests.workers.under_test import Lab, cards_of, until
@@ -187,6 +187,36 @@ def test_whoever_dies_at_a_step_the_run_finishes_once(
     assert night.lab.ledger.experiment(run.experiment_id).state is ExperimentState.FINISHED
     assert done.result
     assert done.result.metrics["val_acc"]
+
+
+ROOM = Room(for_run="exp-9/1", reason="higher priority", ends_look=False, asked_at=0.0)
+MAKING_ROOM = {
+    "trainer told": (Step(Watch, "_stop", "after", 2, 2), 1),
+    "trainer stopped": (Step(Ledger, "made_room", "before", 2, 2), 1),
+    "queued again": (Step(Ledger, "made_room", "after", 2, 2), 0),
+}
+"""Steps of an attempt that makes room, each with the losses that a death there costs."""
+
+
+@pytest.mark.parametrize("victim", ["worker", "child"])
+@pytest.mark.parametrize("name", MAKING_ROOM)
+def test_whoever_dies_while_a_run_makes_room_it_goes_on_from_its_checkpoint(
+    name: str, victim: Victim, night: Night, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Half told, half stopped, half queued: the run is there once, and its steps are not done again."""
+    step, losses = MAKING_ROOM[name]
+    kill_at(monkeypatch, step, victim, night.mark)
+    run = night.bound(steps=40, step_s=0.1)
+    night._until(lambda: (p := night.lab.ledger.progress([run.id])) and p[run.id].step > 15)
+    night.lab.ledger.make_room(run.id, 1, ROOM)
+
+    done = night.finished(run.id)
+
+    assert ends(night.lab, run.id) == ["run.finished"]
+    assert (done.fence, done.losses, trained(night.lab, run.id)) == (2, losses, 2)
+    assert (done.room, done.made_room_for) == (None, () if losses else ("exp-9/1",))
+    assert done.used.gpu_s > (done.result or RunResult()).usage.gpu_s > 0
+    assert "resuming from" in (night.lab.settings.runs_dir / run.id / "attempt-2" / "log.txt").read_text()
 
 
 def test_a_worker_that_dies_with_an_entry_in_its_hands_costs_no_attempt(
