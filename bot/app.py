@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 from uuid import uuid4
 
 from pydantic import SecretStr
@@ -30,13 +30,15 @@ from bot.render.message import plain
 from bot.web import Web
 from bot.whispers import Whispers
 from lab import beacons, store
-from lab.errors import ConfigError, OperatorError, StoreAwayError
+from lab.errors import ConfigError, OperatorError, OvernightError, StoreAwayError
 from lab.settings import Settings
 
 log = logging.getLogger(__name__)
 
 CONNECTIONS = 2
 """Socket Mode connections: while Slack renews one, the other listens."""
+T = TypeVar("T")
+
 CONCURRENCY = 5
 PING_S = 5.0
 TIMEOUT_S = 15
@@ -49,8 +51,12 @@ RETRY_S = (1.0, 2.0, 5.0, 15.0, 30.0)
 def web_client(settings: Settings) -> WebClient:
     """A client for Slack, or for the simulator that slack.api_url names. Raises ConfigError without a token."""
     token = _token(settings.slack.bot_token, "bot_token", "xoxb-")
+    return WebClient(token, base_url=_api_url(settings), timeout=TIMEOUT_S)
+
+
+def _api_url(settings: Settings) -> str:
     url = settings.slack.api_url
-    return WebClient(token, base_url=url if url.endswith("/") else f"{url}/", timeout=TIMEOUT_S)
+    return url if url.endswith("/") else f"{url}/"
 
 
 def who_am_i(client: WebClient) -> AuthorizeResult:
@@ -76,19 +82,32 @@ def who_am_i(client: WebClient) -> AuthorizeResult:
     )
 
 
-def check(settings: Settings) -> str:
-    """The bot's name in Slack, when Slack takes both tokens; no connection is left open.
-
-    Raises:
-        ConfigError: a token is missing or refused; names the key.
-        OperatorError: Slack does not answer.
-    """
-    app_token = _token(settings.slack.app_token, "app_token", "xapp-")
-    client = web_client(settings)
+def check(settings: Settings) -> tuple[str | None, list[OvernightError]]:
+    """The bot's name in Slack, and what is wrong with either token; both are tried, no connection is left open."""
+    name: str | None = None
+    wrong: list[OvernightError] = []
     try:
-        who_am_i(client)
-        client.apps_connections_open(app_token=app_token)
-        return str(client.auth_test().get("user") or "")
+        name = _tried(settings, lambda: _named(web_client(settings)))
+    except (ConfigError, OperatorError) as error:
+        wrong.append(error)
+    try:
+        token = _token(settings.slack.app_token, "app_token", "xapp-")
+        client = WebClient(base_url=_api_url(settings), timeout=TIMEOUT_S)
+        _tried(settings, lambda: client.apps_connections_open(app_token=token))
+    except (ConfigError, OperatorError) as error:
+        wrong += [error] if str(error) not in map(str, wrong) else []  # Slack that does not answer is said once
+    return name, wrong
+
+
+def _named(client: WebClient) -> str:
+    who_am_i(client)
+    return str(client.auth_test().get("user") or "")
+
+
+def _tried(settings: Settings, call: Callable[[], T]) -> T:
+    """What Slack answered. Raises ConfigError, OperatorError."""
+    try:
+        return call()
     except SlackApiError as error:
         _raise_if_refused(error)
         raise OperatorError(f"{settings.slack.api_url} answers {error.response.get('error')!r}") from None

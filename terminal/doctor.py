@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 import shutil
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from importlib import metadata
 from typing import Literal
 
 from lab import hosts, store, tally
-from lab.card import SERVING
-from lab.errors import ConfigError, ModelError, OperatorError, OvernightError
+from lab.card import SERVING, Host, HostCards
+from lab.errors import ConfigError, ModelError, OvernightError
 from lab.run import Record
 from lab.settings import Settings
 
@@ -17,11 +19,17 @@ DISK_LOW_BYTES = 5 * 2**30
 """Below this a night of checkpoints may not fit."""
 
 
+SKEW_S = 2.0
+"""Clocks further apart than this are told of, long before readings count as old (15 s)."""
+
+State = Literal["ok", "off", "broken"]
+
+
 class Finding(Record):
     """What one check found."""
 
     part: str
-    state: Literal["ok", "off", "broken"]
+    state: State
     """`off` is a choice (no Slack tokens), not a fault."""
     detail: str
     key: str | None = None
@@ -58,6 +66,10 @@ def _redis(settings: Settings) -> Iterator[Finding]:
     info = client.info()
     version = f"Valkey {info['valkey_version']}" if "valkey_version" in info else f"Redis {info['redis_version']}"
     yield Finding(part="redis", state="ok", detail=f"{where} answers ({version})")
+    failing = [name for name in ("aof_last_write_status", "rdb_last_bgsave_status") if info.get(name, "ok") != "ok"]
+    if failing:
+        detail = f"it cannot write its file ({', '.join(failing)}) and takes nothing new; is its disk full?"
+        yield Finding(part="redis", state="broken", detail=detail, key="redis_url")
     if info.get("maxmemory", 0) and info.get("maxmemory_policy") != "noeviction":
         yield Finding(
             part="redis",
@@ -86,13 +98,76 @@ def _cards(settings: Settings) -> Iterator[Finding]:
 def _hosts(settings: Settings) -> Iterator[Finding]:
     client = store.connect(settings)
     try:
-        up = hosts.hosts(client)
+        up, cards = hosts.hosts(client), hosts.cards(client)
+        now = _clock(client)
     except store.AWAY:
         return
     if not up:
         yield Finding(part="hosts", state="broken", detail="no host is up; start `overnight up` or `overnight work`")
     for host in up:
-        yield Finding(part="hosts", state="ok", detail=f"{host.host} is up with {len(host.cards)} workers")
+        yield _serves(host, next((found for found in cards if found.host == host.host), None))
+    yield from _space(up, settings)
+    yield from _versions(up)
+    published = {c.host: c.published_at for c in cards} | {h.host: h.published_at for h in up}
+    yield from _clocks(now - time.time(), published, now)
+
+
+def _serves(host: Host, cards: HostCards | None) -> Finding:
+    """Whether the host has workers; if not, why."""
+    if host.cards:
+        n = len(host.cards)
+        return Finding(part="hosts", state="ok", detail=f"{host.host} is up with {n} worker{'s' * (n != 1)}")
+    why = "none of its cards may train, see `overnight cards`"
+    if cards is None:
+        why = "nobody publishes its cards; start `overnight keep` on it"
+    elif cards.problem:
+        why = cards.problem
+    return Finding(part="hosts", state="broken", detail=f"{host.host} is up with 0 workers: {why}", key="gpu")
+
+
+def _space(up: Sequence[Host], settings: Settings) -> Iterator[Finding]:
+    """Hosts with little room; the disk of this one is looked at by itself."""
+    for host in up:
+        free, limit = host.disk_free_bytes, settings.run.disk_low_gb * 2**30
+        if host.host == settings.host or free is None or free >= max(limit, DISK_LOW_BYTES):
+            continue
+        detail = f"{host.host} has {free / 2**30:.1f} GiB free"
+        if free < limit:
+            detail += f", less than {settings.run.disk_low_gb:g}: it starts no run, and those that it has are paused"
+        yield Finding(part="hosts", state="broken", detail=f"{detail}; make room on it", key="run.disk_low_gb")
+
+
+def _versions(up: Sequence[Host]) -> Iterator[Finding]:
+    """Two versions side by side are for the minutes of an upgrade."""
+    here = metadata.version("overnight")
+    others = [f"{host.host} runs {host.version}" for host in up if host.version != here]
+    if others:
+        detail = f"{', '.join(others)}, this machine {here}; finish the upgrade (pull, `make .venv`, start again)"
+        yield Finding(part="hosts", state="broken", detail=detail)
+
+
+def _clocks(ahead_s: float, published: Mapping[str, float], now: float) -> Iterator[Finding]:
+    """Clocks that differ: readings older than 15 s count for nothing, and those from the future no more.
+
+    Args:
+        ahead_s: by how much Redis' clock is ahead of this machine's.
+        published: by each host's own clock, and `now` on Redis' one; a host that is merely silent is not told from one
+            whose clock is behind, and shown by `overnight cards`.
+    """
+    if abs(ahead_s) > SKEW_S:
+        way = "behind" if ahead_s > 0 else "ahead of"
+        detail = f"this machine is {abs(ahead_s):.0f} s {way} Redis' one; set both by NTP"
+        yield Finding(part="clock", state="broken", detail=detail)
+    for host, at in published.items():
+        if at - now > SKEW_S:
+            detail = f"{host} is {at - now:.0f} s ahead of Redis' clock; set both by NTP"
+            yield Finding(part="clock", state="broken", detail=detail)
+
+
+def _clock(client: store.Client) -> float:
+    """Redis' seconds since the epoch. Raises one of store.AWAY."""
+    seconds, microseconds = client.time()
+    return float(seconds + microseconds / 1e6)
 
 
 def _model(settings: Settings) -> Iterator[Finding]:
@@ -113,18 +188,18 @@ def _model(settings: Settings) -> Iterator[Finding]:
 
 def _slack(settings: Settings) -> Iterator[Finding]:
     missing = [key for key in ("bot_token", "app_token") if getattr(settings.slack, key) is None]
-    if missing:
+    if len(missing) == 2:
         keys = ", ".join(f"slack.{key}" for key in missing)
         yield Finding(part="slack", state="off", detail=f"no {keys}: `overnight ask` is the entrance", key=keys)
         return
     from bot.app import check
 
-    try:
-        yield Finding(part="slack", state="ok", detail=f"both tokens are taken; the bot is {check(settings)}")
-    except ConfigError as error:
-        yield Finding(part="slack", state="broken", detail=error.problem, key=error.key)
-    except OperatorError as error:
-        yield Finding(part="slack", state="broken", detail=str(error), key="slack.api_url")
+    name, wrong = check(settings)
+    for error in wrong:
+        named = (error.problem, error.key) if isinstance(error, ConfigError) else (str(error), "slack.api_url")
+        yield Finding(part="slack", state="broken", detail=named[0], key=named[1])
+    if not wrong:
+        yield Finding(part="slack", state="ok", detail=f"both tokens are taken; the bot is {name}")
 
 
 def _disk(settings: Settings) -> Iterator[Finding]:
@@ -132,13 +207,13 @@ def _disk(settings: Settings) -> Iterator[Finding]:
     while not folder.exists():
         folder = folder.parent
     free = shutil.disk_usage(folder).free
-    low = free < DISK_LOW_BYTES
-    yield Finding(
-        part="disk",
-        state="broken" if low else "ok",
-        detail=f"{free / 2**30:.0f} GiB free below {settings.data_dir}{', too little for a night' if low else ''}",
-        key="data_dir",
-    )
+    detail = f"{free / 2**30:.1f} GiB free below {settings.data_dir}"
+    if free < settings.run.disk_low_gb * 2**30:
+        detail += f", less than {settings.run.disk_low_gb:g} (run.disk_low_gb): nothing is started here; make room"
+    elif free < DISK_LOW_BYTES:
+        detail += ", too little for a night of checkpoints; make room"
+    state: State = "broken" if "make room" in detail else "ok"
+    yield Finding(part="disk", state=state, detail=detail, key="data_dir")
 
 
 def _datasets(settings: Settings) -> Iterator[Finding]:
@@ -146,6 +221,9 @@ def _datasets(settings: Settings) -> Iterator[Finding]:
 
     found = available(settings.datasets, settings.datasets_root)
     present = [d.name for d in found if d.present]
+    if settings.data_root is not None and not settings.data_root.is_dir():
+        detail = f"{settings.data_root} is no folder; make it or name the one that holds torchvision's data sets"
+        yield Finding(part="data", state="broken", detail=detail, key="data_root")
     yield Finding(part="data", state="ok", detail=f"on this host: {', '.join(present)}", key="data_root")
     for dataset in found:
         if not dataset.present and dataset.name in settings.datasets:
