@@ -46,6 +46,7 @@ WORDS = Phrasebook(
             "{all} 个配置中最好的 {n} 个；全部见 {file}",
         ),
         "more_failed": ("and {n} more failed", "另有 {n} 个失败"),
+        "more_said": ("and {n} more in {file}", "另有 {n} 条见 {file}"),
         "upload": ("curves and the whole report of {experiment}{gone}", "{experiment} 的曲线和完整报告{gone}"),
         "gone": (" ({files} is gone: figures are kept 30 days)", "（{files} 已不在：图保留 30 天）"),
         "no_report": (

@@ -95,6 +95,8 @@ class Step:
 
 _SIZE = r"([\d.]+) ([KMG]i?B)"
 _UNITS = {"KiB": 2**10, "KB": 2**10, "MiB": 2**20, "MB": 2**20, "GiB": 2**30, "GB": 2**30}
+_SEGMENTS = {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True", "PYTORCH_ALLOC_CONF": "expandable_segments:True"}
+"""torch before 2.9 reads the first name."""
 FRAGMENTED_SHARE = 0.2
 """Share of torch's reserved memory that lies unused when fragments are to blame; a few per cent are normal."""
 OTHERS_BYTES = 2**30
@@ -117,6 +119,12 @@ def fragmented(case: Case) -> bool:
     )
     wanted = _bytes(r"Tried to allocate SIZE", case.evidence)
     return idle >= wanted > 0 and idle >= FRAGMENTED_SHARE * (idle + allocated)
+
+
+def too_large(case: Case) -> bool:
+    """Neither another process nor fragments are to blame, or nothing is left to try against fragments."""
+    segments = any(case.run.environ.get(name) == value for name, value in _SEGMENTS.items())
+    return not shared_card(case) and (segments or not fragmented(case))
 
 
 def shared_card(case: Case) -> bool:
@@ -182,7 +190,6 @@ def is_no_result(case: Case) -> bool:
 
 # -- the table ---------------------------------------------------------------------------------------------------
 
-_SEGMENTS = {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True", "PYTORCH_ALLOC_CONF": "expandable_segments:True"}
 _SPLIT = (
     "micro-batch halved to {micro_batch} ({grad_accum_steps} parts a step) after it did not fit the card (same "
     "effective batch; a batch norm sees the parts)"
@@ -200,11 +207,17 @@ _LESS_LOADING = (
 
 CURES: dict[str, tuple[Step, ...]] = {
     "oom_gpu": (
-        Step("move", "moved after another process filled its card; nothing was changed", shared_card, elsewhere=True),
+        Step(
+            "move",
+            "moved after another process filled its card; nothing was changed",
+            shared_card,
+            elsewhere=True,
+            times=3,
+        ),
         Step(
             "segments", "started with expandable segments after memory lay in fragments", fragmented, environ=_SEGMENTS
         ),
-        Step("split", _SPLIT, params={"grad_accum_steps": more_parts}, times=20),
+        Step("split", _SPLIT, too_large, params={"grad_accum_steps": more_parts}, times=20),
     ),
     "oom_host": _LESS_LOADING,
     "shm": _LESS_LOADING,

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from bot.render.message import CELLS_CHARS, Block, Message, actions, button, context, message, section, table
 from bot.render.text import code, cut, escape, name, shorten
 from lab.report import (
+    FailedRun,
     Report,
     Row,
     chinese,
@@ -27,6 +28,8 @@ MOST_ROWS = 50
 TOP_ROWS = 20
 MOST_DETAILS = 6
 MOST_FAILED = 5
+MOST_SAID = 8
+EVIDENCE_CHARS = 160
 LABEL_CHARS = 60
 REPORT_FILE = "report.md"
 
@@ -90,11 +93,19 @@ def _end(report: Report) -> str:
 
 def _small_print(report: Report) -> list[str]:
     zh = chinese(report)
-    failed = [WORDS.say("run_failed", zh, run=name(f.run_id), why=name(reason(f, zh), 250)) for f in report.failed]
-    more = len(failed) - MOST_FAILED
-    lines = failed[:MOST_FAILED] + ([WORDS.say("more_failed", zh, n=more)] if more > 0 else [])
+    more = len(report.failed) - MOST_FAILED
+    lines = [_failed(run, zh) for run in report.failed[:MOST_FAILED]]
+    lines += [WORDS.say("more_failed", zh, n=more)] if more > 0 else []
     said = [escape(cut(" ".join(text.split()), 250)) for text in (*report.warnings, *report.notes)]
-    return ["\n".join(lines), "\n".join(said[:5])]
+    hidden = len(said) - MOST_SAID
+    said = said[:MOST_SAID] + ([WORDS.say("more_said", zh, n=hidden, file=REPORT_FILE)] if hidden > 0 else [])
+    return [*lines, "\n".join(said)]
+
+
+def _failed(run: FailedRun, zh: bool) -> str:
+    """A deciding line may be long, an OOM's is; what to do about it stands behind it and is never cut for that."""
+    shown = run.model_copy(update={"message": cut(run.message, EVIDENCE_CHARS) if run.message else None})
+    return WORDS.say("run_failed", zh, run=name(run.run_id), why=name(reason(shown, zh), 600))
 
 
 def _fallback(report: Report, rows: Sequence[Row]) -> str:

@@ -17,6 +17,7 @@ from bot.simulator.validation import check_message
 from lab.estimate import expected, place_words
 from lab.forecast import End, Forecast, Place
 from lab.plan import Assumed, Plan, Point
+from lab.report import FailedRun
 from lab.run import Answer, Estimate, Experiment, ExperimentState, Progress, Room, Run, RunResult, RunState
 from tests.bot.made import monster, report
 
@@ -162,6 +163,18 @@ def test_a_report_says_what_it_used_and_how_to_run_it_again() -> None:
 
     assert "0.19 GPU-h, peak 2.0 GiB" in text
     assert "again: overnight ask 'compare ResNet50 vs EfficientNet'" in text
+
+
+def test_the_advice_on_a_failed_run_outlives_a_long_deciding_line() -> None:
+    """An out-of-memory line has 400 characters; what to do about it stands behind them."""
+    failed = FailedRun(run_id="exp-1/3", label="x", cause="oom_gpu", message="CUDA " * 100, advice="Halve the batch.")
+    made = report("exp-1").model_copy(update={"failed": (failed,), "notes": tuple(f"note {n}" for n in range(12))})
+
+    small_print = [e["text"] for b in report_card(made).blocks if b["type"] == "context" for e in b["elements"]]
+
+    line = next(text for text in small_print if text.startswith("exp-1/3 failed: oom_gpu: CUDA"))
+    assert line.endswith("… (Halve the batch.)")
+    assert small_print[-1].splitlines()[-2:] == ["note 7", "and 4 more in report.md"]
 
 
 def test_no_entity_is_cut_in_two() -> None:

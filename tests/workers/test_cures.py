@@ -126,6 +126,20 @@ def test_a_card_that_somebody_else_fills_changes_nothing_but_the_card(text: str)
     assert (step.name, step.elsewhere, overrides(step, case("oom_gpu", text))) == ("move", True, {})
 
 
+def test_on_a_card_that_stays_full_nothing_is_ever_changed() -> None:
+    """A smaller batch would be another training, paid for by somebody else's process."""
+    assert tried(case("oom_gpu", OOM_SHARED)) == [("move", {})] * 3
+
+
+@pytest.mark.parametrize(("text", "name"), [(OOM_SHARED, "move"), (OOM_FRAGMENTED, "segments"), (OOM_FULL, "split")])
+def test_what_helped_once_does_not_overrule_the_figures(text: str, name: str) -> None:
+    """The last run was too large for its card; this one's figures say what is wrong with it."""
+    step = choose(case("oom_gpu", text), known="oom_gpu/split")
+
+    assert step
+    assert step.name == name
+
+
 def test_host_memory_is_met_with_fewer_loading_processes() -> None:
     """A smaller batch would hardly help."""
     assert tried(case("oom_host", params={"num_workers": 6})) == [

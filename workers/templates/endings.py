@@ -1,4 +1,7 @@
-"""The last lines that real failures leave, for the probe to repeat: what it says, and the status it ends with."""
+"""The last lines of failures that need a card, a scheduler or several hosts: what the probe says and ends with.
+
+What can fail on any machine really does (faults.py).
+"""
 
 from __future__ import annotations
 
@@ -33,6 +36,11 @@ OOM_SHARED = (
 )
 """Somebody else is on the card."""
 
+OOM_KILLED = (
+    "slurmstepd: error: Detected 1 oom_kill event in StepId=4242.0. Some of the step tasks have been OOM Killed."
+)
+"""What Slurm says when the kernel kills for want of memory."""
+
 ENDINGS: dict[str, tuple[str, int]] = {
     "shm": (
         "ERROR: Unexpected bus error encountered in worker. This might be caused by insufficient shared memory (shm).\n"
@@ -41,7 +49,6 @@ ENDINGS: dict[str, tuple[str, int]] = {
         "workers are out of shared memory. Please try to raise your shared memory limit.",
         1,
     ),
-    "disk_full": (_FRAME + "OSError: [Errno 28] No space left on device", 1),
     "nccl": (
         "[rank0]:[E715 03:12:44.118 ProcessGroupNCCL.cpp:632] [Rank 0] Watchdog caught collective operation timeout: "
         "WorkNCCL(SeqNum=8123, OpType=ALLREDUCE, NumelIn=25557032, Timeout(ms)=600000) ran for 600021 milliseconds "
@@ -60,28 +67,6 @@ ENDINGS: dict[str, tuple[str, int]] = {
         _FRAME + f"RuntimeError: CUDA error: an illegal memory access was encountered\n{_CUDA_HINT}",
         1,
     ),
-    "time_limit": (
-        "slurmstepd: error: *** JOB 88124 ON gpu-07 CANCELLED AT 2026-01-12T04:00:11 DUE TO TIME LIMIT ***",
-        143,
-    ),
-    "preempted": (
-        "slurmstepd: error: *** JOB 88125 ON gpu-07 CANCELLED AT 2026-01-12T04:00:11 DUE TO PREEMPTION ***",
-        143,
-    ),
-    "port_in_use": (
-        _FRAME + "torch.distributed.DistNetworkError: The server socket has failed to listen on any local network "
-        "address. port: 29500, useIpv6: false, code: -98, name: EADDRINUSE, message: address already in use",
-        1,
-    ),
-    "network": (
-        _FRAME + "requests.exceptions.ConnectionError: HTTPSConnectionPool(host='huggingface.co', port=443): Max "
-        "retries exceeded with url: /timm/resnet50 (Caused by NewConnectionError('<urllib3.connection.HTTPSConnection "
-        "object>: Failed to establish a new connection: [Errno 101] Network is unreachable'))",
-        1,
-    ),
-    "import_error": (_FRAME + "ModuleNotFoundError: No module named 'apex'", 1),
-    "data_missing": (_FRAME + "FileNotFoundError: [Errno 2] No such file or directory: '/data/flowers/train'", 1),
-    "permission": (_FRAME + "PermissionError: [Errno 13] Permission denied: '/data/flowers/index.json'", 1),
     "auth": (
         _FRAME + "huggingface_hub.errors.GatedRepoError: 401 Client Error. Cannot access gated repo. You must be "
         "authenticated to access it.",

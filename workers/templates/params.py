@@ -101,6 +101,7 @@ class ProbeParams(TemplateParams):
         "oom_gpu",
         "oom_fragmented",
         "oom_shared",
+        "oom_host",
         "oom_host_kill",
         "nan",
         "hang",

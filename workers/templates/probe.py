@@ -19,7 +19,8 @@ from typing import Any
 from lab.run import RunResult, Usage
 from workers.checkpoint import Writable, load_newest, save
 from workers.templates.attempt import EXIT_STOPPED, Attempt, Curve, StopSignal, last_values, log_to_stdout, thinned
-from workers.templates.endings import ENDINGS, OOM_FRAGMENTED, OOM_FULL, OOM_SHARED
+from workers.templates.endings import ENDINGS, OOM_FRAGMENTED, OOM_FULL, OOM_KILLED, OOM_SHARED
+from workers.templates.faults import FAULTS
 from workers.templates.params import ProbeParams
 
 log = logging.getLogger("probe")
@@ -44,7 +45,7 @@ def main(folder: Path) -> int:
     if step == params.fail_at_step == 0 and fails(params, attempt.number):
         fail(params.fail, attempt, {"step": 0, "steps_total": total, "lr": params.lr})
     stop.save_first()
-    log.info("%s probe: steps %d to %d in %d epochs, fails: %s", spec.run_id, step, total, epochs, params.fail)
+    log.info("%s probe: steps %d to %d in %d epochs", spec.run_id, step, total, epochs)
     began, first, line_at, saved_at = time.monotonic(), step, 0.0, time.monotonic()
 
     while step < total:
@@ -144,7 +145,7 @@ def fails(params: ProbeParams, attempt: int) -> bool:
 
 
 def fail(how: str, attempt: Attempt, position: dict[str, Any]) -> None:
-    """Ends the process, or never returns, as `how` says; the texts are those that the real failures leave."""
+    """Ends the process, never returns, or has it told to stop, as `how` says; texts are those of the real failures."""
     step = position["step"]
     match how:
         case "error":
@@ -162,29 +163,15 @@ def fail(how: str, attempt: Attempt, position: dict[str, Any]) -> None:
                 f"the last finite loss was 0.6931 at step {step - 1}"
             )
         case "oom_host_kill":
-            print(
-                "slurmstepd: error: Detected 1 oom_kill event in StepId=4242.0. Some of the step tasks have been OOM "
-                "Killed.",
-                file=sys.stderr,
-                flush=True,
-            )
-            os.kill(os.getpid(), signal.SIGKILL)
-        case "sigkill":
+            print(OOM_KILLED, file=sys.stderr, flush=True)
             os.kill(os.getpid(), signal.SIGKILL)
         case "hang":
             # Like a stuck collective: no step, no line, and SIGTERM is not answered.
             signal.signal(signal.SIGTERM, signal.SIG_IGN)
             time.sleep(HANG_AT_MOST_S)
             os._exit(1)
-        case "exit_silently":
-            os._exit(0)
-        case "bad_args":
-            print(
-                "usage: train.py [-h] [--lr LR] [--epochs EPOCHS]\ntrain.py: error: unrecognized arguments: --lr-decay",
-                file=sys.stderr,
-                flush=True,
-            )
-            os._exit(2)
+        case real if real in FAULTS:
+            FAULTS[real](attempt.folder)
         case _:
             text, status = ENDINGS[how]
             print(text, file=sys.stderr, flush=True)
