@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 ROUGH_SIGMA = 1.2
 """Spread of log(actual / guess) where nothing has been learned: guesses from FLOPs are off by 3 either way."""
-LIKE_SIGMA = 0.25
+LIKE_SIGMA = 0.3
 """Spread among runs of one kind, until they have shown their own: other load, other data order."""
 PULL = 3.0
 """A level counts like so many runs of the next one: its first three runs only half believe themselves."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -84,9 +84,9 @@ def forecast(
         stuck: ids of runs that no host could take, and why.
     """
     waiting = [*choice.waiting, *_probes(now)]
-    decision = decide(now, waiting, choice.running, choice.hosts, usage, choice.timings)
-    starting = {start.run_id for start in decision.starts}
-    queue = [waiting[i] for i in decision.order]
+    full = [replace(host, free=()) for host in choice.hosts]
+    queue = [waiting[i] for i in decide(now, waiting, choice.running, full, usage, choice.timings).order]
+    starting = {start.run_id for start in choice.decision.starts}
     walk = _Walk(now, choice, known)
     walk.front(queue, starting)
     return walk.forecasts(stuck), Queue(at=now, waiting=walk.position + len(stuck), openings=walk.openings())
