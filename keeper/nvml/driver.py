@@ -255,7 +255,7 @@ class _Reader(threading.Thread):
                 log.exception("card %d: its reading broke", self.number)
                 answer = Answer(self._card.uuid, self._card.pci, lost=f"its reading broke: {error!r}")
             self._answers.put((self, answer))
-            self._card.measure_pcie()
+            self._card.read_slow()
         self._card.close()
 
 

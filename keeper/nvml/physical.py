@@ -53,6 +53,8 @@ class PhysicalCard:
     """Of the processes that its last reading showed."""
     listens: bool = False
     """True when the driver was asked for Xids, whatever it said."""
+    xid: int | None = None
+    """The last of FATAL_XIDS that no answer has told yet."""
     events: Handle | None = None
     """The driver's queue of this card's Xids; None where it has none."""
     pcie: tuple[int | None, int | None] = (None, None)
@@ -67,9 +69,10 @@ class PhysicalCard:
             if self.handle is None:
                 raise Lost(self.lost)
             self._identify()
-            cards, xid = tuple(self._cards()), self._xid()
+            cards = tuple(self._cards())
             shown = {process.pid for card in cards for process in card.processes}
             self.process_names = {pid: name for pid, name in self.process_names.items() if pid in shown}
+            xid, self.xid = self.xid, None
             return Answer(self.uuid, self.pci, cards, xid)
         except Lost as lost:
             self.handle = None  # may not be used again, even if the card comes back
@@ -78,20 +81,25 @@ class PhysicalCard:
         except Gone as gone:
             return Answer(self.uuid, self.pci, gone=str(gone))
 
-    def measure_pcie(self) -> None:
-        """The PCIe throughput is known anew where it was due; takes some 40 ms then."""
-        import pynvml
-
-        if self.handle is None or time.monotonic() < self.pcie_due:
+    def read_slow(self) -> None:
+        """What takes its time is known to the next reading: new Xids, and the PCIe throughput where it is due."""
+        if self.handle is None:
             return
-        self.pcie_due = time.monotonic() + PCIE_EVERY_S
-        ways = pynvml.NVML_PCIE_UTIL_RX_BYTES, pynvml.NVML_PCIE_UTIL_TX_BYTES
         try:
-            rx, tx = (tried(pynvml.nvmlDeviceGetPcieThroughput, self.handle, way) for way in ways)
+            self._hear_xids()
+            if time.monotonic() >= self.pcie_due:
+                self.pcie_due = time.monotonic() + PCIE_EVERY_S
+                self.pcie = self._pcie()
         except (Lost, Gone):  # the next reading says so
             self.pcie = None, None
-            return
-        self.pcie = rx and rx * KB, tx and tx * KB
+
+    def _pcie(self) -> tuple[int | None, int | None]:
+        """To and from the card, in bytes a second; takes some 40 ms."""
+        import pynvml
+
+        ways = pynvml.NVML_PCIE_UTIL_RX_BYTES, pynvml.NVML_PCIE_UTIL_TX_BYTES
+        rx, tx = (tried(pynvml.nvmlDeviceGetPcieThroughput, self.handle, way) for way in ways)
+        return rx and rx * KB, tx and tx * KB
 
     def close(self) -> None:
         """Nothing of the driver's is held for it any more."""
@@ -116,16 +124,14 @@ class PhysicalCard:
             log.warning("card %d: the driver tells no Xids: %s", self.number, errors[-1])
             self.close()
 
-    def _xid(self) -> int | None:
-        """The last fatal Xid since the last reading; others are a program's fault, and stand in the log alone."""
+    def _hear_xids(self) -> None:
+        """Fatal Xids are for the next answer; the others are a program's fault, and stand in the log alone."""
         import pynvml
 
-        fatal = None
         while self.events is not None and (event := tried(pynvml.nvmlEventSetWait_v2, self.events, XID_WAIT_MS)):
             xid = event.eventData
             log.warning("card %d (%s): the driver reports Xid %d", self.number, self.uuid, xid)
-            fatal = xid if xid in FATAL_XIDS else fatal
-        return fatal
+            self.xid = xid if xid in FATAL_XIDS else self.xid
 
     def _processes(self, handle: Handle, errors: list[str]) -> tuple[CardProcess, ...] | None:
         """The compute processes on the card, None where the driver does not tell."""

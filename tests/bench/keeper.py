@@ -28,6 +28,8 @@ SOURCE = ROOT / "tests" / "keeper" / "fake_nvml.c"
 CARDS = 64
 GIB = 1024**3
 READINGS = 200
+PAUSE_S = 0.1
+"""Between two readings, which in use are 0.2 s apart at least: PCIe is measured in it."""
 DAY_S, STEP_S = 86_400, 20
 """A reading every 20 simulated seconds: 4320 of them take a minute, one a second would take 15."""
 WARM_UP = 300
@@ -74,7 +76,8 @@ def measured(state: Path) -> dict[str, Any]:
 def _card(state: Path, number: int, more: str = "") -> None:
     text = (
         f"uuid GPU-{number}\nname NVIDIA L20X 144GB\nbus {16 + number}\ntotal {144 * GIB}\nused {2 * GIB}\n"
-        f"v2_used {GIB}\nutil 5\ntemp 35\npower 70000\nprocs {os.getpid()}:{GIB}\n{more}"
+        f"v2_used {GIB}\nutil 5\ntemp 35\npower 70000\nprocs {os.getpid()}:{GIB}\nthrottle 0\necc 0\n"
+        f"xids \npcie 1000 100\n{more}"
     )
     new = state / f".{number}"
     new.write_text(text)
@@ -86,6 +89,7 @@ def _timed(call: Callable[[], object], times: int) -> dict[str, float]:
     walls_ms = []
     cpu = time.process_time()
     for _ in range(times):
+        time.sleep(PAUSE_S)
         begin = time.perf_counter()
         call()
         walls_ms.append((time.perf_counter() - begin) * 1000)

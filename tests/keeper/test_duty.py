@@ -8,6 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from keeper.duty import REST_S, DutyController
+from keeper.platforms import platforms
 from keeper.policy import Policy, policy
 from keeper.proof import Proof
 from lab.settings import KeeperSettings
@@ -107,21 +108,29 @@ def test_an_unknown_reading_changes_nothing() -> None:
     assert duties == {0.2}
 
 
-@pytest.mark.parametrize(
-    ("name", "mode", "verdict"),
-    [
-        ("pai-dsw", "duty", "verified"),
-        ("pai-dsw", "touch", "ineffective"),
-        ("modelarts", "duty", "verified"),
-        ("modelarts", "touch", "ineffective"),
-        ("tencent-ti", "touch", "ineffective"),
-        ("sagemaker-studio", "touch", "ineffective"),
-        ("vertex-workbench", "touch", "ineffective"),
-        ("azure-ml", "touch", "ineffective"),
-        ("colab", "touch", "unverified"),
-        ("none", "touch", "unverified"),
-    ],
-)
+DAYS = [
+    ("pai-dsw", "duty", "verified"),
+    ("pai-dsw", "touch", "ineffective"),
+    ("modelarts", "duty", "verified"),
+    ("modelarts", "touch", "ineffective"),
+    ("tencent-ti", "touch", "ineffective"),
+    ("sagemaker-studio", "touch", "ineffective"),
+    ("vertex-workbench", "touch", "ineffective"),
+    ("azure-ml", "touch", "ineffective"),
+    ("colab", "touch", "unverified"),
+    ("none", "touch", "unverified"),
+]
+
+
+def test_every_platform_has_its_day() -> None:
+    """In each mode that it allows: duty needs a utilisation to aim at."""
+    wanted = {(one.name, "touch") for one in platforms().values()}
+    wanted |= {(one.name, "duty") for one in platforms().values() if one.threshold_pct is not None}
+
+    assert {(name, mode) for name, mode, _ in DAYS} == wanted
+
+
+@pytest.mark.parametrize(("name", "mode", "verdict"), DAYS)
 def test_24_hours_against_each_platforms_rule(name: str, mode: str, verdict: str) -> None:
     """Who keeps stays above the rule all the time; who does not is told so within two windows."""
     chosen = policy(KeeperSettings(platform=name, mode=mode, max_hold_hours=None))  # type: ignore[arg-type]
