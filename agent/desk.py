@@ -7,11 +7,13 @@ from dataclasses import dataclass
 from functools import cache
 
 from agent.model import FORMS, ModelDoor
+from agent.model import load as load_client
 from agent.preferences import Usual
 from agent.understand import Defaults
 from lab import store
 from lab.ledger import Ledger
-from lab.settings import Settings, load
+from lab.settings import Settings
+from lab.settings import load as load_settings
 
 
 @dataclass(frozen=True)
@@ -90,6 +92,15 @@ def lay(settings: Settings) -> None:
     _settings = settings
 
 
+def load() -> None:
+    """What answers need is imported, so that forked processes find it; the model's client where there is a model."""
+    import agent.intake
+    import agent.reporting  # noqa: F401
+
+    if model_door(_settings or load_settings()) is not None:
+        load_client()
+
+
 def current() -> Desk:
     """The desk of this process; a forked one gets connections of its own."""
     return _desk(os.getpid())
@@ -97,6 +108,6 @@ def current() -> Desk:
 
 @cache
 def _desk(pid: int) -> Desk:
-    settings = _settings or load()
+    settings = _settings or load_settings()
     client = store.connect(settings)
     return Desk(settings, client, Ledger(client))

@@ -163,7 +163,7 @@ class ModelDoor:
 
     async def _ask(self, messages: list[dict[str, str]]) -> str:
         """The content of the answer, in the best form that the endpoint accepts."""
-        import openai  # takes seconds to import, and only a request with a model needs it
+        import openai  # takes seconds, which `load` spends before the first request
 
         retries = min(self.max_retries, MOST_CALLS - 1 - self._calls)
         client = openai.AsyncOpenAI(
@@ -224,6 +224,11 @@ class ModelDoor:
             money = (tokens_in * self.price_in + tokens_out * self.price_out) / 1e6
         estimated = 0 if len(known) == 2 else tokens_in + tokens_out
         self.spent += Spent(calls=1, tokens_in=tokens_in, tokens_out=tokens_out, estimated=estimated, money=money)
+
+
+def load() -> None:
+    """The endpoint's client is imported, once for all processes that are forked from this one."""
+    import openai  # noqa: F401
 
 
 def estimate(text: str) -> int:

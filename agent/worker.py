@@ -33,9 +33,7 @@ class AgentWorker(Worker):
         die_with_parent()
         if _pool and os.getppid() != _pool:  # it died before the line above
             os._exit(1)
-        import agent.intake
-        import agent.reporting  # noqa: F401  the forked process of each job finds them imported
-
+        desk.load()
         super().bootstrap(*args, **kwargs)
 
     def setup_work_horse_signals(self) -> None:

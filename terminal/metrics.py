@@ -176,7 +176,7 @@ def _of_model(spent: Spent) -> Iterator[Metric]:
     yield tokens
     told = "Tokens among them that were estimated, because the endpoint told none."
     yield CounterMetricFamily("overnight_model_tokens_estimated", told, spent.estimated)
-    cost = CounterMetricFamily("overnight_model_cost", "Their cost by the prices in model.price_*, where those are set.")
+    cost = CounterMetricFamily("overnight_model_cost", "Their cost by model.price_*, where that is set.")
     if spent.money is not None:
         cost.add_metric([], spent.money)
     yield cost

@@ -179,6 +179,48 @@ def test_modal_keeps_what_was_typed_while_messages_arrive(page: Chromium, slack:
     assert state == {"lr": {"value": {"type": "plain_text_input", "value": "3e-4"}}}
 
 
+def test_a_form_shows_what_it_holds_and_what_is_wrong(page: Chromium, slack: Simulator, client: WebClient) -> None:
+    """Texts and menus, prefilled; errors stand at their field, trouble below them, and what was typed stays."""
+    words = lambda text: {"type": "plain_text", "text": text}  # noqa: E731
+    options = [{"text": words(name), "value": name} for name in ("digits", "cifar10")]
+    elements: list[dict[str, Any]] = [
+        {"type": "plain_text_input", "initial_value": "0.001"},
+        {"type": "multi_static_select", "options": options, "initial_options": options[:1]},
+        {"type": "static_select", "options": options, "initial_option": options[1]},
+    ]
+    blocks = [
+        {
+            "type": "input",
+            "block_id": f"b{n}",
+            "label": words(f"Field {n}"),
+            "element": {"action_id": "value", **element},
+        }
+        for n, element in enumerate(elements)
+    ]
+    view = {"type": "modal", "title": words("Edit exp-1"), "submit": words("Change"), "blocks": blocks}
+    client.views_open(trigger_id=slack.command("/edit").payload["trigger_id"], view=view)
+    field = "document.querySelector('#modal input[data-action=value]')"
+    page.wait_for(f"{field} && {field}.value === '0.001'")
+    assert page.run("[...document.querySelectorAll('#modal .choices input')].map(box => box.checked)") == [True, False]
+    assert page.run("document.querySelector('#modal select').value") == "cifar10"
+
+    page.run(f"({field}.value = 'fast', {field}.dispatchEvent(new Event('input')))")
+    page.run("document.querySelectorAll('#modal .choices input')[1].click()")
+    page.run("document.querySelector('#modal form').requestSubmit()")
+    slack.wait_for(lambda: slack.deliveries[-1].event == "view_submission")
+    state = slack.deliveries[-1].payload["view"]["state"]["values"]
+    assert state["b0"]["value"] == {"type": "plain_text_input", "value": "fast"}
+    assert [o["value"] for o in state["b1"]["value"]["selected_options"]] == ["digits", "cifar10"]
+    assert state["b2"]["value"]["selected_option"]["value"] == "cifar10"
+
+    shown = slack.views[-1]
+    slack.workspace.show_view({**shown, "errors": {"b0": "no number <b>"}, "trouble": "Try again?"})
+    page.wait_for("document.querySelector('#modal .error[data-block=b0]').textContent === 'no number <b>'")
+    assert page.run("document.querySelector('#modal .trouble').textContent") == "Try again?"
+    assert page.run(f"{field}.value") == "fast"
+    assert page.errors == []
+
+
 def test_phone_shows_one_pane_at_a_time(page: Chromium, slack: Simulator, client: WebClient) -> None:
     """At 390 points the thread covers the channel, and nothing is wider than the window."""
     ts = slack.say("C0LAB", "U0ALICE", "a-very-long-word-" * 20)
