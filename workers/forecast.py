@@ -20,7 +20,7 @@ from workers.policy import UNKNOWN, Running, Waiting
 
 EVERY_S = 5.0
 SHARE = 0.05
-"""Part of the leader's time that forecasts may take: with very many runs they come less often."""
+"""Part of a processor that forecasts may take: with very many runs they come less often."""
 HELD = 4
 """A forecast is believed until so many of the next ones have not come."""
 LAID = 200
@@ -64,10 +64,10 @@ class Forecasts:
 
         Args:
             choice, usage, stuck: as for `forecast`.
-            since: monotonic second when work for it began.
+            since: `time.thread_time` when work for it began; what others do on this machine does not count.
         """
         found, queue = forecast(now, choice, usage, {k.run.id: k for k in known}, stuck)
-        wait_s = max(EVERY_S, (time.monotonic() - since) / SHARE)
+        wait_s = max(EVERY_S, (time.thread_time() - since) / SHARE)
         publish(self._client, found, queue, HELD * wait_s)
         self._at = time.monotonic() + wait_s
 
