@@ -139,6 +139,13 @@ class MetricsSettings(Section):
     address: str = "127.0.0.1"
 
 
+class LogSettings(Section):
+    """The log files of `overnight up`."""
+
+    max_mb: float = Field(10.0, ge=0.01, le=10_000)
+    keep: int = Field(5, ge=1, le=100)
+
+
 class Settings(BaseSettings):
     """Every setting of Overnight; config.example.yaml lists them with a comment each."""
 
@@ -168,6 +175,7 @@ class Settings(BaseSettings):
     agent: AgentSettings = AgentSettings()
     alerts: AlertSettings = AlertSettings()
     metrics: MetricsSettings = MetricsSettings()
+    logs: LogSettings = LogSettings()
 
     @classmethod
     def settings_customise_sources(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import select
 import subprocess
 import sys
 import time
@@ -27,6 +28,11 @@ STEADY_S = 60.0
 """A process that lived so long begins its pauses anew."""
 
 
+WRITTEN_S = 2.0
+"""The process that writes the logs may just have been started."""
+LOGS_END_S = 10.0
+
+
 @dataclass
 class _Part:
     name: str
@@ -44,7 +50,8 @@ class Stack:
         names: commands of `overnight` to run, of EVERYTHING.
         environ: what the children get besides this process's environment; None for a value removes it.
 
-    Each writes to `logs/<name>.log` below the data folder, and ends with this process however that ends (Linux).
+    Each writes to `logs/<name>.log` below the data folder, through a pipe and one process that rotates all of them, and
+    ends with this process however that ends (Linux).
     """
 
     settings: Settings
@@ -53,6 +60,9 @@ class Stack:
 
     def __post_init__(self) -> None:
         self._parts = [_Part(name) for name in self.names]
+        self._pipes: dict[str, tuple[int, int]] = {}
+        """By part: where its log is read and where it is written."""
+        self._collector: subprocess.Popen[bytes] | None = None
         self._exit = contextlib.ExitStack()
         self._logs = self.settings.data_dir / "logs"
         self._valkey: store.Embedded | None = None
@@ -68,6 +78,8 @@ class Stack:
                 self._valkey = starting.enter_context(store.embedded(self.settings))
             self.client = store.connect(self.settings)
             store.check(self.client, self.settings)
+            self._pipes = {name: os.pipe() for name in self.names}
+            starting.callback(self._end_logs)
             starting.callback(self._stop)
             self.step()
             self._exit = starting.pop_all()
@@ -82,6 +94,7 @@ class Stack:
         """Every part runs or waits for its restart; called about once a second."""
         if self._valkey is not None:
             self._valkey.revive()
+        self._collect_logs()
         now = time.monotonic()
         for part in self._parts:
             if part.process is not None and part.process.poll() is not None:
@@ -120,17 +133,44 @@ class Stack:
         for key, value in self.environ.items():
             if value is None:
                 environ.pop(key, None)
-        with self.log_path(part.name).open("ab") as out:
-            part.process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "overnight", part.name],  # no folder here named overnight stands in front
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=subprocess.STDOUT,
-                env=environ,
-                start_new_session=True,  # Ctrl-C reaches this process alone, which ends the others in order
-                preexec_fn=die_with_parent,
-            )
+        part.process = subprocess.Popen(
+            [sys.executable, "-P", "-m", "overnight", part.name],  # no folder here named overnight stands in front
+            stdin=subprocess.DEVNULL,
+            stdout=self._pipes[part.name][1],
+            stderr=subprocess.STDOUT,
+            env=environ,
+            start_new_session=True,  # Ctrl-C reaches this process alone, which ends the others in order
+            preexec_fn=die_with_parent,
+        )
         part.started = now
+
+    def _collect_logs(self) -> None:
+        """The process that writes the logs runs; should it die, what is in the pipes waits there for the next one."""
+        if self._collector is not None and self._collector.poll() is None:
+            return
+        readers = {name: reader for name, (reader, _) in self._pipes.items()}
+        limits = [str(round(self.settings.logs.max_mb * 1_000_000)), str(self.settings.logs.keep)]
+        self._collector = subprocess.Popen(
+            [
+                *[sys.executable, "-P", "-m", "lab.logs", *limits],
+                *[f"{reader}={self.log_path(name)}" for name, reader in readers.items()],
+            ],
+            stdin=subprocess.DEVNULL,
+            pass_fds=tuple(readers.values()),
+            start_new_session=True,  # it ends when nobody can write any more, which is after all others
+        )
+
+    def _end_logs(self) -> None:
+        """What the parts wrote last is in their files."""
+        for _, writer in self._pipes.values():
+            os.close(writer)
+        if self._collector is not None:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._collector.wait(LOGS_END_S)
+            self._collector.kill()
+            self._collector.wait()
+        for reader, _ in self._pipes.values():
+            os.close(reader)
 
     def _note_death(self, part: _Part, code: int, now: float) -> None:
         part.deaths = 0 if now - part.started > STEADY_S else part.deaths
@@ -138,9 +178,18 @@ class Stack:
         part.deaths += 1
         part.process, part.due = None, now + pause
         path = self.log_path(part.name)
+        self._wait_written(part.name)
         log.error(
             "%s ended with %d, starts again in %.0f s; %s ends with: %s", part.name, code, pause, path, _last(path)
         )
+
+    def _wait_written(self, name: str) -> None:
+        """What the part wrote is in its file, if that takes no longer than usual."""
+        reader, _ = self._pipes[name]
+        deadline = time.monotonic() + WRITTEN_S
+        while select.select([reader], [], [], 0)[0] and time.monotonic() < deadline:
+            time.sleep(0.01)
+        time.sleep(0.05)  # from the pipe into the file
 
     def _stop(self) -> None:
         """The host of the trainers has the settings' grace, the others end at once."""

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+import time
 from collections.abc import Iterator
+from pathlib import Path
 
+import psutil
 import pytest
 
-from lab.settings import Settings
+from lab.settings import LogSettings, Settings
 from lab.store import Client
 from terminal import stack
 from terminal.stack import Stack
@@ -20,6 +26,10 @@ class Clock:
 
     def monotonic(self) -> float:
         return self.now
+
+    def sleep(self, seconds: float) -> None:
+        time.sleep(seconds)
+        self.now += seconds
 
 
 @pytest.fixture
@@ -62,7 +72,9 @@ def test_a_part_that_died_once_starts_at_once(dying: Stack, clock: Clock) -> Non
     """It may hold what people wait for."""
     clock.now += stack.STEADY_S + 1
 
-    assert deaths(dying, clock, times=1) == [0.0]
+    (pause,) = deaths(dying, clock, times=1)
+
+    assert pause == 0
     assert "log_level" in dying.log_path("keep").read_text()
 
 
@@ -74,3 +86,67 @@ def test_what_is_told_of_a_death_is_the_last_line_of_its_log(
 
     assert "keep ended with 1" in caplog.text
     assert "log_level" in caplog.text
+
+
+PARENT = """
+import sys, time
+from pathlib import Path
+from lab.settings import Settings
+from terminal.stack import Stack
+settings = Settings(data_dir=Path(sys.argv[1]), redis_url=sys.argv[2])
+with Stack(settings, ["keep"], {"OVERNIGHT_LOG_LEVEL": "nonsense"}) as running:
+    print(running._collector.pid, flush=True)
+    while True:
+        time.sleep(0.1)
+        running.step()
+"""
+
+
+def written(running: Stack) -> str:
+    """All that the part has ever written, oldest first."""
+    path = running.log_path("keep")
+    numbered = sorted(path.parent.glob("keep.log.*"), key=lambda file: -int(file.suffix[1:]))
+    return "".join(file.read_text() for file in [*numbered, path] if file.exists())
+
+
+def say(running: Stack, text: str) -> None:
+    """The part writes a line."""
+    os.write(running._pipes["keep"][1], text.encode() + b"\n")
+
+
+def test_logs_are_rotated_and_bounded(settings: Settings, store: Client) -> None:
+    """A year of nights must not fill the disk that the checkpoints need."""
+    small = settings.model_copy(update={"logs": LogSettings(max_mb=0.01, keep=2)})
+    with Stack(small, ["keep"], {"OVERNIGHT_LOG_LEVEL": "nonsense"}) as running:
+        for number in range(5_000):
+            say(running, f"line {number}")
+    files = sorted(file.name for file in running.log_path("keep").parent.iterdir())
+
+    assert files == ["keep.log", "keep.log.1", "keep.log.2"]
+    assert all(file.stat().st_size <= 10_000 for file in running.log_path("keep").parent.iterdir())
+    assert written(running).endswith("line 4998\nline 4999\n")
+
+
+def test_no_line_is_lost_when_the_process_that_writes_the_logs_dies(settings: Settings, store: Client) -> None:
+    """What the parts say meanwhile waits in the pipe, and none of them dies of it."""
+    with Stack(settings, ["keep"], {"OVERNIGHT_LOG_LEVEL": "nonsense"}) as running:
+        assert running._collector
+        running._collector.kill()
+        running._collector.wait()
+        say(running, "said while nobody wrote")
+        running.step()
+        say(running, "said afterwards")
+
+    assert "said while nobody wrote\nsaid afterwards\n" in written(running)
+
+
+def test_the_process_that_writes_the_logs_ends_with_a_killed_stack(settings: Settings, tmp_path: Path) -> None:
+    """Nothing of `up` may be left when it was killed."""
+    assert settings.redis_url
+    url = settings.redis_url.get_secret_value()
+    with subprocess.Popen([sys.executable, "-c", PARENT, str(tmp_path), url], stdout=subprocess.PIPE) as parent:
+        assert parent.stdout
+        writer = psutil.Process(int(parent.stdout.readline()))
+        parent.kill()
+
+    assert not psutil.wait_procs([writer], timeout=10)[1]
