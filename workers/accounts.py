@@ -1,4 +1,4 @@
-"""What the dispatcher knows of users and lengths: who used how much, and how long runs of a kind take."""
+"""What the dispatcher knows of users and runs: who used how much, how long runs take, which had their first look."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from lab.ledger import Ledger
 from lab.lengths import Machines
 from lab.run import Run, RunState
+from workers.looks import Looks
 from workers.policy import Usage
 from workers.predictions import Predictions
 
@@ -20,6 +21,7 @@ class Accounts:
 
     def _clear(self) -> None:
         self.usage = Usage()
+        self.looks = Looks()
         self.predictions = Predictions(self.ledger)
         self._charged_at: float | None = None
 
@@ -30,6 +32,7 @@ class Accounts:
         for run in runs:
             if run.started_at is not None and run.used.gpu_s:
                 self.usage.charge(run.owner, run.used.gpu_s, run.finished_at or run.started_at, run.priority)
+        self.looks.see(runs)
         self.predictions = Predictions(self.ledger, [run for run in runs if run.state is RunState.FINISHED])
 
     def update(self, holding: Sequence[Run], now: float, where: Machines) -> None:
@@ -43,5 +46,6 @@ class Accounts:
             # At the first call a dispatched run may still show the start of its attempt before this one.
             began = since if self._charged_at is not None or not run.pid else run.started_at or since
             self.usage.charge(run.owner, max(0.0, now - began) * len(run.cards), now, run.priority)
+        self.looks.see(holding)
         self.predictions.update(holding, where)
         self._charged_at = now

@@ -61,6 +61,7 @@ def choose(
     usage: Mapping[str, float] | None = None,
     lengths: Mapping[str, Prediction] | None = None,
     can_checkpoint: Callable[[Run], bool] = lambda run: False,
+    looked: Callable[[Run], bool] = lambda run: run.fence > bool(run.cards),
     timings: Timings = USUAL,
 ) -> Choice:
     """Who starts now and who makes room.
@@ -69,6 +70,7 @@ def choose(
         holding: runs that hold cards.
         lengths: predictions by run id; a run without one counts as UNKNOWN.
         can_checkpoint: which runs may be lent a look and preempted; none of them unless somebody acts on preemptions.
+        looked: which runs are due no first look, or are past it; those that had cards before, unless told otherwise.
         timings: how long runs keep their cards before they make room.
     """
     lengths = lengths or {}
@@ -80,8 +82,10 @@ def choose(
             where[like] = frozenset(offer.host for offer in offers if fits(run, offer))
         if where[like]:
             there = _at_home(run, where[like], now)
-            waiting.append(_waiting(run, lengths.get(run.id, UNKNOWN), there, can_checkpoint(run)))
-    running = tuple(_running(run, now, lengths.get(run.id, UNKNOWN), can_checkpoint(run)) for run in holding)
+            waiting.append(_waiting(run, lengths.get(run.id, UNKNOWN), there, can_checkpoint(run), looked(run)))
+    running = tuple(
+        _running(run, now, lengths.get(run.id, UNKNOWN), can_checkpoint(run), looked(run)) for run in holding
+    )
     hosts = tuple(HostState(o.host, tuple(card.uuid for card in o.free), o.capacity, o.coming) for o in offers)
     decision = decide(now, waiting, running, hosts, usage or {}, timings)
     cards = {card.uuid: card for offer in offers for card in offer.free}
@@ -120,7 +124,7 @@ def _at_home(run: Run, hosts: frozenset[str], now: float) -> frozenset[str]:
     return frozenset({run.host}) if waits and run.host in hosts and not run.avoid else hosts
 
 
-def _waiting(run: Run, length: Prediction, hosts: frozenset[str], can_checkpoint: bool) -> Waiting:
+def _waiting(run: Run, length: Prediction, hosts: frozenset[str], can_checkpoint: bool, looked: bool) -> Waiting:
     return Waiting(
         id=run.id,
         user=run.owner,
@@ -130,7 +134,7 @@ def _waiting(run: Run, length: Prediction, hosts: frozenset[str], can_checkpoint
         gpus=run.gpus,
         priority=run.priority,
         served_s=run.served_s,
-        looked=run.fence > 0,
+        looked=looked,
         can_checkpoint=can_checkpoint,
         preempted_at=run.preempted_at,
         hosts=hosts,
@@ -139,7 +143,7 @@ def _waiting(run: Run, length: Prediction, hosts: frozenset[str], can_checkpoint
     )
 
 
-def _running(run: Run, now: float, length: Prediction, can_checkpoint: bool) -> Running:
+def _running(run: Run, now: float, length: Prediction, can_checkpoint: bool, looked: bool) -> Running:
     # Before its first step a dispatched run is as good as new; `started_at` may be of an earlier attempt.
     return Running(
         id=run.id,
@@ -152,7 +156,7 @@ def _running(run: Run, now: float, length: Prediction, can_checkpoint: bool) -> 
         p90_s=length.p90_s,
         priority=run.priority,
         served_s=run.served_s,
-        looked=run.fence > 1,
+        looked=looked,
         can_checkpoint=can_checkpoint and run.state == RunState.RUNNING,
         preempted_at=run.preempted_at,
         number=run.number,

@@ -163,7 +163,7 @@ class Dispatcher:
         idle = not any(offer.free for offer in offers) and not (movable and now >= self._look_at)
         if idle and not self.forecasts.due():
             return []
-        began = time.monotonic()
+        began = time.thread_time()
         queued = self.ledger.runs_in(RunState.QUEUED)
         willing = [run for run in queued if run.not_before <= now and not waits_for_another(run, offers, sound)]
         usage, lengths = self.accounts.usage.at(now), self.accounts.predictions.lengths(willing)
@@ -175,6 +175,7 @@ class Dispatcher:
             usage=usage,
             lengths=lengths,
             can_checkpoint=lambda run: run.id in movable if run.cards else self._can_checkpoint(run),
+            looked=self.accounts.looks.over,
             timings=self._timings,
         )
         bound = [] if idle else self._act(choice, offers, movable, now)

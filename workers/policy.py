@@ -9,7 +9,7 @@ and the size class of the last make a run's *tier*; a smaller number goes first.
   can checkpoint, after `Timings.stint_s`, at most once in `every_s`.
 - A first look is lent, not given. For `look_s` nothing takes its cards; then it yields to any earlier tier, until it
   has been there for `stint_s`. That is the one stint that may end sooner, and it counts as no preemption. Only what can
-  checkpoint is lent a look; the rest waits for its turn.
+  checkpoint is lent a look, and one run of each model of an experiment (workers/looks); the rest waits for its turn.
 - Who gets no cards in either way is the head of the queue. Cards are reserved for the time from which it could have
   them; what ranks behind it starts there only if it will have ended by then, could be displaced by then, or uses cards
   that the head does not need (EASY backfill: Lifka, "The ANL/IBM SP scheduling system", 1995).
