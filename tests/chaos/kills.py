@@ -3,7 +3,8 @@
     KILLS=200 SEED=1 python -m tests.chaos.kills
 
 A whole lab on one machine: simulator, Valkey, keeper, dispatcher, workers, agent and bot, three training cards. Leases
-are shorter than the runs, so that a lease that is not kept would show. Prints one JSON object and ends with 1 when any
+are shorter than the runs, so that a lease that is not kept would show; and runs of all priorities make room for each
+other all the while. Prints one JSON object and ends with 1 when any
 of the four counts is not 0. With STATE=file the counts of earlier calls are added, so that 1000 kills can be had in
 several calls.
 """
@@ -28,7 +29,7 @@ import yaml
 from bot.simulator import Simulator
 from lab import store
 from lab.ledger import Ledger
-from lab.plan import Plan
+from lab.plan import PRIORITIES, Plan, Priority
 from lab.run import FINAL_RUN, Answer, Experiment, RunState
 from lab.settings import Settings, load
 from terminal import stack as stacks
@@ -40,6 +41,8 @@ SIGNS = ("lost", "doubled", "overlapping", "unfinished")
 LEASE_S, RENEW_S = 4.0, 0.5
 STEPS, STEP_S = 60, 0.1
 """A run takes 6 s, longer than a lease."""
+LOOK_S, STINT_S, PREEMPT_EVERY_S = 0.5, 1.5, 3.0
+"""So that a run makes room once or twice, if somebody goes first."""
 PAUSE_S = (0.1, 2.5)
 """Between two kills."""
 WEIGHTS = {"worker": 3, "worker's child": 3, "trainer": 3}
@@ -87,6 +90,7 @@ def _config(slack: Simulator, folder: Path) -> Path:
     chosen: dict[str, Any] = yaml.safe_load(path.read_text())
     chosen["run"] = {
         "lease_s": LEASE_S, "renew_s": RENEW_S, "grace_s": 3, "max_attempts": 100, "max_retries": 20,
+        "first_look_s": LOOK_S, "preempt_after_s": STINT_S, "preempt_every_s": PREEMPT_EVERY_S,
     }  # fmt: skip
     path.write_text(yaml.safe_dump(chosen))
     return path
@@ -100,7 +104,7 @@ def _kill(stack: Stack, slack: Simulator, wanted: int, chance: random.Random) ->
     night = Night()
     while sum(night.kills.values()) < wanted:
         stack.step()
-        _keep_busy(stack, night)
+        _keep_busy(stack, night, chance.choice(PRIORITIES))
         part = chance.choices(list(VICTIMS), weights=[WEIGHTS.get(name, 1) for name in VICTIMS])[0]
         found = VICTIMS[part](stack)
         if found:
@@ -114,25 +118,25 @@ def _kill(stack: Stack, slack: Simulator, wanted: int, chance: random.Random) ->
     return night
 
 
-def _keep_busy(stack: Stack, night: Night) -> None:
+def _keep_busy(stack: Stack, night: Night, priority: Priority) -> None:
     """A new experiment is approved whenever few runs are left; nothing when Valkey has just been killed."""
     try:
         ledger = Ledger(store.connect(stack.settings, patient=False))
         open_runs = ledger.runs_in(*(state for state in RunState if state not in FINAL_RUN))
         if len(open_runs) < AT_ONCE:
-            night.experiments.append(_approve(ledger).id)
+            night.experiments.append(_approve(ledger, priority).id)
     except store.AWAY:
         time.sleep(0.2)
 
 
-def _approve(ledger: Ledger) -> Experiment:
+def _approve(ledger: Ledger, priority: Priority) -> Experiment:
     request = ledger.submit("probe", USER, f"slack:T0LAB:{CHANNEL}:1.000001")
     assert request is not None
     axes = {"steps": (STEPS,), "step_s": (STEP_S,), "seed": (0, 1, 2)}
-    plan = Plan(template="probe", models=("probe",), axes=axes)  # type: ignore[arg-type]
+    plan = Plan(template="probe", models=("probe",), axes=axes, priority=priority)  # type: ignore[arg-type]
     experiment = ledger.propose(request.id, plan, None, Answer(kind="plan"))
     if experiment is None:  # the agent answered the text first; its answer is no plan
-        return _approve(ledger)
+        return _approve(ledger, priority)
     return ledger.approve(experiment.id, USER)
 
 
@@ -217,6 +221,7 @@ def _count(settings: Settings, ledger: Ledger, night: Night, unfinished: list[st
     return {
         "runs": len(runs),
         "attempts": len(attempts),
+        "made_room": sum(len(run.made_room_for) for run in runs),
         "lost": expected - len(runs),
         "doubled": sum(n > 1 for n in ends.values()) + counting.overlaps(attempts, lambda a: a.run_id),
         "overlapping": counting.overlaps(attempts, lambda a: a.card),
@@ -232,7 +237,8 @@ def _added(figures: dict[str, Any]) -> dict[str, Any]:
         return figures
     path = Path(state)
     before: dict[str, int] = json.loads(path.read_text()) if path.exists() else {}
-    now = {sign: figures[sign] for sign in (*SIGNS, "runs", "attempts")} | {"kills": sum(figures["kills"].values())}
+    now = {sign: figures[sign] for sign in (*SIGNS, "runs", "attempts", "made_room")}
+    now["kills"] = sum(figures["kills"].values())
     total = {key: before.get(key, 0) + value for key, value in now.items()}
     path.write_text(json.dumps(total))
     return {**figures, "in_all": total}
