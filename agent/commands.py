@@ -6,21 +6,41 @@ import re
 import time
 from collections.abc import Callable, Collection, Sequence
 
-from agent import freecard, quiet, quota
+from agent import curves, freecard, pasted, quiet, quota
 from agent.reader.wording import say
 from agent.standing import experiment_words, run_words
 from agent.understand import Understood
 from lab import orders
 from lab.errors import MoveRefused, RequestError, UnknownRecord
 from lab.forecast import forecasts
-from lab.language import is_chinese
+from lab.language import Phrasebook, is_chinese
 from lab.ledger import Ledger
 from lab.orders import Order
 from lab.report import Report
-from lab.run import FINAL_EXPERIMENT, Answer, Experiment, Request, Run
+from lab.run import FINAL_EXPERIMENT, FINAL_RUN, Answer, Experiment, Request, Run
 
 SUBJECT = re.compile(r"\b(exp-\d+)(?:(?:/|\s+run\s+)(\d+))?")
-LATER = "I cannot do that yet; an operator can."
+WORDS = Phrasebook(
+    {
+        "later": ("I cannot do that yet; an operator can.", "我还不能做这个；请找管理员。"),
+        "idle": ("Nothing is running or waiting.", "没有在跑或排队的实验。"),
+        "more": ("and {n} more", "另有 {n} 个"),
+        "which": (
+            "Which experiment? Name it (exp-12), or ask in its thread.",
+            "哪个实验？请给出编号（exp-12），或在它的线程里问。",
+        ),
+        "which_stop": (
+            "Which experiment shall I stop? Name it (exp-12), or ask in its thread.",
+            "要停哪个实验？请给出编号（exp-12），或在它的线程里说。",
+        ),
+        "all_or_one": (
+            "Shall all of {id} be stopped, or one run of it (`cancel {id}/1`)?",
+            "是停掉整个 {id}，还是其中一个 run（“取消 {id}/1”）？",
+        ),
+    }
+)
+LATER = WORDS.say("later", False)
+OF_MODELS = re.compile(r"exp-\d+: the runs of (?P<models>.+)")
 LISTED = 10
 """Experiments in a list of what runs."""
 
@@ -35,6 +55,8 @@ def carry_out(understood: Understood, request: Request, before: Sequence[Experim
     """
     if understood.intent == "refuse":
         return Answer(kind="refusal", text=understood.reply)
+    if (found := pasted.answer(request.text)) is not None and not understood.may_start:
+        return Answer(kind="reply", text=found)
     if (wish := freecard.answer(request, ledger)) is not None:
         return wish
     if understood.question is not None:
@@ -50,12 +72,21 @@ def carry_out(understood: Understood, request: Request, before: Sequence[Experim
 
 def obey(order: Order, request: Request, ledger: Ledger, admins: Collection[str] = ()) -> Answer:
     """The answer to an order on what exists: done as far as it could be, or refused with the reason."""
+    admin, chinese = request.user in admins, is_chinese(request.text)
     try:
-        return Answer(kind="reply", text=orders.carry_out(order, ledger, request.user, admin=request.user in admins))
+        said = orders.carry_out(order, ledger, request.user, admin=admin, chinese=chinese)
+        return Answer(kind="reply", text=said)
     except MoveRefused as refused:
-        return Answer(kind="reply", text=f"Nothing to {order.verb}: {refused.subject} is {refused.state}.")
+        return Answer(kind="reply", text=orders.refusal(refused, order, chinese))
     except RequestError as refused:
-        return Answer(kind="refusal", text=f"{str(refused)[:1].upper()}{str(refused)[1:]}.")
+        return Answer(kind="refusal", text=orders.refusal(refused, order, chinese))
+
+
+def obey_all(told: Sequence[Order], request: Request, ledger: Ledger, admins: Collection[str] = ()) -> Answer:
+    """One answer to all orders of a message: each is done or refused by itself, and none is passed over."""
+    answers = [obey(order, request, ledger, admins) for order in told]
+    done = any(answer.kind == "reply" for answer in answers)
+    return Answer(kind="reply" if done else "refusal", text="\n".join(answer.text for answer in answers))
 
 
 def _cards(understood: Understood, request: Request, before: Sequence[Experiment], ledger: Ledger) -> Answer:
@@ -64,16 +95,18 @@ def _cards(understood: Understood, request: Request, before: Sequence[Experiment
 
 def _status(understood: Understood, request: Request, before: Sequence[Experiment], ledger: Ledger) -> Answer:
     experiment, run = _subject(understood, before, ledger)
+    if experiment is not None and (drawn := curves.answer(request.text, experiment, run, ledger)) is not None:
+        return Answer(kind="reply", text=drawn)
     if run is not None:
         return Answer(kind="reply", text=_run_words(run, request, ledger))
     if experiment is not None:
         return Answer(kind="reply", text=_experiment_words(experiment, request, ledger))
     live = [e for e in ledger.experiments() if e.state not in FINAL_EXPERIMENT and e.approved_at is not None]
     if not live:
-        return Answer(kind="reply", text="Nothing is running or waiting.")
+        return Answer(kind="reply", text=WORDS.say("idle", is_chinese(request.text)))
     lines = _stand(live[:LISTED], request, ledger)
     if len(live) > LISTED:
-        lines.append(f"and {len(live) - LISTED} more")
+        lines.append(WORDS.say("more", is_chinese(request.text), n=len(live) - LISTED))
     return Answer(kind="reply", text="\n".join(lines))
 
 
@@ -82,7 +115,7 @@ def _explain(understood: Understood, request: Request, before: Sequence[Experime
     if run is not None:
         return Answer(kind="reply", text=_run_words(run, request, ledger))
     if experiment is None:
-        return Answer(kind="question", text="Which experiment? Name it (exp-12), or ask in its thread.")
+        return Answer(kind="question", text=WORDS.say("which", is_chinese(request.text)))
     found = ledger.report(experiment.id, experiment.report_revision)
     if found is None:
         return Answer(kind="reply", text=_experiment_words(experiment, request, ledger))
@@ -93,10 +126,13 @@ def _explain(understood: Understood, request: Request, before: Sequence[Experime
 def _cancel(understood: Understood, request: Request, before: Sequence[Experiment], ledger: Ledger) -> Answer:
     experiment, run = _subject(understood, before, ledger)
     if experiment is None:
-        text = "Which experiment shall I stop? Name it (exp-12), or ask in its thread."
-        return Answer(kind="question", text=text)
+        return Answer(kind="question", text=WORDS.say("which_stop", is_chinese(request.text)))
+    if (several := _several(understood)) and run is None:
+        return obey_all([Order("cancel", subject) for subject in several], request, ledger)
+    if run is None and (chosen := _runs_of(understood, experiment, ledger)):
+        return obey_all([Order("cancel", one.id) for one in chosen], request, ledger)
     if run is None and understood.target and not SUBJECT.fullmatch(understood.target.strip()):
-        text = f"Shall all of {experiment.id} be stopped, or one run of it (`cancel {experiment.id}/1`)?"
+        text = WORDS.say("all_or_one", is_chinese(request.text), id=experiment.id)
         return Answer(kind="question", text=text)
     return obey(Order("cancel", run.id if run else experiment.id), request, ledger)
 
@@ -112,7 +148,7 @@ def _quota(understood: Understood, request: Request, before: Sequence[Experiment
 
 
 def _later(understood: Understood, request: Request, before: Sequence[Experiment], ledger: Ledger) -> Answer:
-    return Answer(kind="refusal", text=LATER)
+    return Answer(kind="refusal", text=WORDS.say("later", is_chinese(request.text)))
 
 
 COMMANDS: dict[str, Command] = {
@@ -139,6 +175,19 @@ def _subject(
         return (before[-1] if before else None), None
     experiment = ledger.experiment(named[1])
     return experiment, ledger.run(f"{named[1]}/{int(named[2])}") if named[2] else None
+
+
+def _several(understood: Understood) -> list[str]:
+    """The experiments and runs that the message names, where there is more than one."""
+    named = SUBJECT.findall(understood.target or "")
+    return [f"{experiment}/{int(run)}" if run else experiment for experiment, run in named] if len(named) > 1 else []
+
+
+def _runs_of(understood: Understood, experiment: Experiment, ledger: Ledger) -> list[Run]:
+    """The runs that have not ended of the models that the message names (`exp-32: the runs of resnet18`)."""
+    named = OF_MODELS.search(understood.target or "")
+    models = named["models"].split(", ") if named else []
+    return [r for r in ledger.runs(experiment.id) if r.point.model in models and r.state not in FINAL_RUN]
 
 
 def _experiment_words(experiment: Experiment, request: Request, ledger: Ledger) -> str:

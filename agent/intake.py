@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import logging
+import re
 import time
 from collections.abc import Sequence
 
 from agent import commands, desk, edits, planner, preferences
 from agent.desk import Desk
-from agent.orders import read_order
+from agent.orders import read_orders
 from agent.reader import PreviousPlan, named
 from agent.reader.wording import say
 from agent.understand import Defaults, Understood, understand
@@ -48,9 +49,9 @@ def _answer(here: Desk, request: Request) -> str:
     if request.edit is not None:
         return edits.revise(here, request, request.edit, lab)
     before = here.ledger.experiments_in(request.conversation)
-    order = read_order(request.text, before[-1].id if before else None)
-    if order is not None:
-        done = commands.obey(order, request, here.ledger, here.settings.admins)
+    told = read_orders(request.text, before[-1].id if before else None)
+    if told:
+        done = commands.obey_all(told, request, here.ledger, here.settings.admins)
         here.ledger.answer(request.id, done)
         return done.kind
     present = [name for name, found in lab.datasets().items() if found.present] if lab.hosts else None
@@ -124,11 +125,30 @@ def _about(here: Desk, request: Request, before: Sequence[Experiment]) -> tuple[
     it names when there is no such experiment."""
     name = named(request.text)
     if name is None:
-        return (before[-1] if before else None), None
+        return _of_thread(request.text, before), None
     try:
         return here.ledger.experiment(name), None
     except UnknownRecord:
         return None, name
+
+
+FIRST = re.compile(
+    r"\b(?:first|original|initial)\b[^,.;]{0,12}?\b(?:one|plan|version|experiment|setup|config\w*|settings?|try)\b"
+    r"|\bback to the (?:first|start|beginning|original)"
+    r"|(?:回到|恢复|用回|还是)[^,.;]{0,4}(?:第一|最初|最开始|一开始|原来|原始)|(?:第一[个次版]|最初的?)(?:实验|计划|方案|设置|配置)",
+    re.IGNORECASE,
+)
+"""Means the first experiment of the conversation, not the last."""
+UNDO = re.compile(r"\b(?:undo|revert)\b|go back(?! to)|撤销(?:修改)?|退回|改回去", re.IGNORECASE)
+
+
+def _of_thread(text: str, before: Sequence[Experiment]) -> Experiment | None:
+    """The experiment of the conversation that a message without an id is about; None when there is none."""
+    if not before:
+        return None
+    if FIRST.search(text):
+        return before[0]
+    return before[-2] if UNDO.search(text) and len(before) > 1 else before[-1]
 
 
 def _previous(experiment: Experiment) -> PreviousPlan:

@@ -27,6 +27,7 @@ SUBJECT = (
     r"|run\s*#?(?P<here>\d+)"
     r"|(?P<this>it|this|that|this one|它|这个|这个实验)?"
 )
+EXPERIMENT = re.compile(r"exp-\d+(?:\s*/\s*\d+)?", re.IGNORECASE)
 TAIL = r"\s*(?:please|pls|thanks|now|吧|一下|谢谢)?\s*[.!。！]*"
 LEVELS = {"高": "high", "低": "low", "普通": "normal", "正常": "normal"}
 
@@ -61,6 +62,27 @@ def read_order(text: str, here: str | None) -> Order | None:
             level = LEVELS.get(level, level)
             return Order("priority", subject, cast(Priority, level)) if level in PRIORITIES else None
     return None
+
+
+PARTED = re.compile(r"\s*(?:[;,；，、\n]|\band\b|\bthen\b|\band then\b|和|以及|然后|并且?)+\s*", re.IGNORECASE)
+
+
+def read_orders(text: str, here: str | None) -> tuple[Order, ...]:
+    """Every order of a message that is nothing but orders: `cancel exp-1; cancel exp-2`, `取消 exp-1 和 exp-2`.
+
+    A part without a verb has that of the part before it. Empty where any part is no order.
+    """
+    whole = read_order(text, here)
+    if whole is not None:
+        return (whole,)
+    found: list[Order] = []
+    for part in (p for p in PARTED.split(" ".join(text.strip().strip("`").split(" "))) if p):
+        bare = EXPERIMENT.fullmatch(part) and found
+        order = read_order(f"{found[-1].verb} {part}" if bare else part, here if not found else None)
+        if order is None or (bare and found[-1].verb == "priority"):
+            return ()
+        found.append(order)
+    return tuple(found)
 
 
 def _subject(match: re.Match[str], here: str | None) -> str | None:

@@ -5,17 +5,20 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from agent import figures
+from agent import figures, searched, trace
 from agent.points import PointData, group
 from agent.stats import mean, sd, t_interval, trend
 from agent.verdict import judge
 from agent.wording import Words, language_of
+from lab import planwords
 from lab.objective import choose_metric, latest
+from lab.plan import Plan
 from lab.report import (
     FailedRun,
     Report,
     Row,
     SeedValue,
+    Verdict,
     again_command,
     decimals,
     fixed,
@@ -23,6 +26,7 @@ from lab.report import (
     metric_name,
 )
 from lab.run import Experiment, Run, RunState
+from lab.trials import trials_of
 
 _ENDED_BADLY = ("diverged", "failed")
 
@@ -41,8 +45,8 @@ def build(experiment: Experiment, runs: Sequence[Run], now: float) -> tuple[Repo
     report = Report(
         experiment_id=experiment.id,
         revision=experiment.report_revision + 1,
-        title=experiment.plan.title(),
-        verdict=judge(points, metric, words),
+        title=planwords.title(experiment.plan, words.language == "zh"),
+        verdict=_verdict(experiment, points, metric, words),
         rows=_rows(points, metric),
         notes=tuple(_notes(experiment, runs, points, words)),
         warnings=tuple(_warnings(experiment, counted, metric, as_wished, words)),
@@ -50,17 +54,30 @@ def build(experiment: Experiment, runs: Sequence[Run], now: float) -> tuple[Repo
         higher_is_better=higher_is_better(metric),
         n_ok=sum(s.outcome == "ok" for p in points for s in p.seeds),
         n_failed=sum(s.outcome in _ENDED_BADLY for p in points for s in p.seeds),
-        n_cancelled=sum(s.outcome == "cancelled" for p in points for s in p.seeds),
+        n_pruned=sum(s.outcome == "pruned" for p in points for s in p.seeds),
+        n_cancelled=sum(s.outcome == "cancelled" for p in points for s in p.seeds) + sum(r.to_draw for r in counted),
         failed=tuple(_failed(points, metric)),
-        gpu_hours=sum(_gpu_s(run) for run in runs) / 3600,
+        gpu_hours=sum(run.used.gpu_s for run in runs) / 3600,
         **_memory(runs),
         simulated=_simulated(runs),
-        again=again_command(experiment.plan.request_text, experiment.plan.title()),
+        again=again_command(_again(experiment.plan, words.language == "zh"), experiment.plan.title()),
         figures=tuple(pictures),
         language=words.language,
         created_at=now,
     )
     return report, pictures
+
+
+def _verdict(experiment: Experiment, points: Sequence[PointData], metric: str, words: Words) -> Verdict:
+    """A search has a best point and no winner; all else is compared."""
+    if experiment.plan.drawn:
+        return searched.judge(experiment.plan, points, metric, words)
+    return judge(points, metric, words)
+
+
+def _again(plan: Plan, chinese: bool) -> str:
+    """What asks for the same again, outside its thread as well: `with lr 3e-4` alone would mean nothing there."""
+    return planwords.sentence(plan, chinese) if plan.template == "vision" and plan.models else plan.request_text
 
 
 def _rows(points: Sequence[PointData], metric: str) -> tuple[Row, ...]:
@@ -124,20 +141,16 @@ def _figures(experiment: Experiment, points: Sequence[PointData], metric: str, r
         title = title if where else f"{experiment.id}: {experiment.plan.title()}"
         found[f"curves{suffix}.png"] = figures.curves(members, metric, title, unit)
         found[f"sweep{suffix}.png"] = figures.sweep(members, metric, title)
+        found[f"search{suffix}.png"] = _trace(experiment, dataset, runs, metric, title)
     return {name: png for name, png in found.items() if png is not None}
 
 
-def _gpu_s(run: Run) -> float:
-    """Card seconds of the run: as measured, else the time from start to end on its cards."""
-    if run.result is not None:
-        return run.result.usage.gpu_s
-    return _held_s(run) * run.gpus
-
-
-def _held_s(run: Run) -> float:
-    if run.started_at is None or run.finished_at is None:
-        return 0.0
-    return max(0.0, run.finished_at - run.started_at)
+def _trace(experiment: Experiment, dataset: str | None, runs: Sequence[Run], metric: str, title: str) -> bytes | None:
+    """Value by trial, a line a model; None for a grid."""
+    space, models = experiment.plan.drawn, experiment.plan.models
+    here = [run for run in runs if run.point.dataset == dataset]
+    studies = {m: trials_of([run for run in here if run.point.model == m], space, metric) for m in models}
+    return trace.trace(studies, metric, title) if space else None
 
 
 def _memory(runs: Sequence[Run]) -> dict[str, object]:
@@ -190,8 +203,8 @@ def _changes(runs: Sequence[Run], words: Words) -> Iterator[str]:
 
 
 def _effort(experiment: Experiment, runs: Sequence[Run], words: Words) -> Iterator[str]:
-    """Estimate against fact, and which time is missing from the fact or only roughly known."""
-    if experiment.estimate and (hours := sum(_gpu_s(r) for r in runs) / 3600):
+    """Estimate against fact, what went to attempts without a result, and what is only roughly known."""
+    if experiment.estimate and (hours := sum(r.used.gpu_s for r in runs) / 3600):
         guess = experiment.estimate.gpu_hours
         rough = words.say("rough") if experiment.estimate.rough else ""
         yield words.say("note_estimate", actual=_hours(hours), estimate=_hours(guess), rough=rough)
@@ -199,9 +212,13 @@ def _effort(experiment: Experiment, runs: Sequence[Run], words: Words) -> Iterat
     if experiment.estimate and ends:
         took = max(end for _, end in ends) - min(start for start, _ in ends)
         yield words.say("note_wall", actual=_span(took), estimate=_span(experiment.estimate.wall_s))
-    if again := sum(r.fence > 1 for r in runs):
+    if again := sum(r.retries + r.losses > 0 for r in runs):
         yield words.say("note_attempts", n=again)
-    if held := sum(r.result is None and _held_s(r) > 0 for r in runs):
+    if lost := sum(r.lost_gpu_s for r in runs):
+        yield words.say("note_lost", hours=_hours(lost / 3600))
+    if moved := [r.id for r in runs if r.made_room_for]:
+        yield words.say("note_room", runs=words.names(moved), their="its" if len(moved) == 1 else "their")
+    if held := sum(r.result is None and r.used.gpu_s > 0 for r in runs):
         yield words.say("note_held", n=held)
     retried = {r.retry_of for r in runs if r.retry_of and r.state is RunState.FINISHED}
     if retried:

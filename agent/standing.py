@@ -2,40 +2,37 @@
 
 from __future__ import annotations
 
+from lab import planwords
 from lab.estimate import end_words, expected, place_words
 from lab.forecast import Forecast
+from lab.language import Phrasebook, state_word
+from lab.reportwords import CAUSES
 from lab.run import FINAL_RUN, Experiment, Run, RunState
 from lab.when import stamp
 
-_STATES = {
-    "proposed": "等你按 Run",
-    "approved": "排队中",
-    "queued": "排队中",
-    "dispatched": "正在启动",
-    "running": "运行中",
-    "paused": "已暂停",
-    "cancelling": "正在停止",
-    "finished": "已完成",
-    "failed": "失败",
-    "cancelled": "已取消",
-    "expired": "已过期",
-}
+WORDS = Phrasebook(
+    {
+        "tried": ("tried: {list}", "已尝试：{list}"),
+        "advice": ("what you can do: {advice}", "你可以：{advice}"),
+        "stop": ("; ", "；"),
+    }
+)
 
 
 def experiment_words(
     experiment: Experiment, runs: list[Run], forecast: Forecast | None, now: float, chinese: bool
 ) -> str:
     """`exp-12 (resnet50 on digits): running, 1 of 6 runs done, 3 running, about 12 min left`."""
-    said = [_state(experiment.state, chinese), *(_counts(runs, chinese) if runs else ())]
+    said = [state_word(experiment.state, chinese), *(_counts(runs, chinese) if runs else ())]
     said += expected(forecast, now, stamp, chinese)
     if any(run.state is RunState.PAUSED for run in runs) and forecast and forecast.end:
         said.append("不含暂停的 run" if chinese else "without its paused runs")
-    return _line(f"{experiment.id} ({experiment.plan.title()})", said, chinese)
+    return _line(f"{experiment.id} ({planwords.title(experiment.plan, chinese)})", said, chinese)
 
 
 def run_words(run: Run, forecast: Forecast | None, now: float, chinese: bool) -> str:
     """`exp-12/3 (resnet50 seed 2): queued, 3rd in the queue, starts in about 12 min`, or what it came to."""
-    said = [_state(run.state, chinese), *([run.cause] if run.cause else [])]
+    said = [state_word(run.state, chinese), *([run.cause] if run.cause else [])]
     if forecast and run.state is RunState.QUEUED and run.number in forecast.waiting:
         said.append(place_words(forecast.waiting[run.number], now, chinese))
     elif forecast and run.state not in FINAL_RUN and run.number in forecast.running:
@@ -44,18 +41,22 @@ def run_words(run: Run, forecast: Forecast | None, now: float, chinese: bool) ->
         said.append(forecast.stuck[run.number])
     words = _line(f"{run.id} ({run.point.label()})", said, chinese)
     words += f": {run.message}" if run.message else ""
+    words += "".join(f"\n{line}" for line in tried(run, chinese))
     if run.result:
         values = [f"{k.replace('_', ' ')} {v:.4g}" for k, v in run.result.metrics.items() if v is not None]
         words += f"; {', '.join(values)}"
     return words
 
 
+def tried(run: Run, chinese: bool) -> list[str]:
+    """What was changed on the run to heal it, and what the person can do now."""
+    said = [WORDS.say("tried", chinese, list=WORDS.say("stop", chinese).join(run.changes))] if run.changes else []
+    advice = CAUSES.get(run.cause or "", run.advice) if chinese else run.advice
+    return said + ([WORDS.say("advice", chinese, advice=advice)] if run.state is RunState.FAILED and advice else [])
+
+
 def _line(what: str, said: list[str], chinese: bool) -> str:
     return f"{what}：{'，'.join(said)}" if chinese else f"{what}: {', '.join(said)}"
-
-
-def _state(state: str, chinese: bool) -> str:
-    return _STATES.get(state, state) if chinese else str(state)
 
 
 def _counts(runs: list[Run], chinese: bool) -> list[str]:

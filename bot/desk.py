@@ -15,6 +15,7 @@ from bot.render.plan import plan_card
 from bot.render.progress import RunLine, progress_card, run_line
 from bot.render.report import REPORT_FILE, no_report, report_card, upload_comment
 from bot.render.text import escape, shorten
+from bot.render.words import chinese
 from bot.web import File, Web
 from lab import freecards, hosts
 from lab.alert import Alert, Alerts
@@ -113,7 +114,7 @@ class Desk:
         if experiment.approved_at is None or experiment.state is ExperimentState.PROPOSED:
             return
         forecast = forecasts(self._ledger.client, [experiment.id]).get(experiment.id)
-        told = expected(forecast, time.time(), clock)
+        told = expected(forecast, time.time(), clock, chinese(experiment))
         card = progress_card(experiment, self._lines(experiment, forecast), told)
         if self._shown.get(experiment.id) == card:
             return
@@ -129,12 +130,12 @@ class Desk:
         """A line a run; those of ended runs are kept, since their results are long and never change."""
         ended = self._ended.setdefault(experiment.id, {})
         rest = [f"{experiment.id}/{n}" for n in range(1, experiment.total_runs + 1) if n not in ended]
-        progress = self._ledger.progress(rest)
+        progress, zh = self._ledger.progress(rest), chinese(experiment)
         lines, places = dict(ended), forecast.waiting if forecast else {}
         for run_id in rest:
             run = self._ledger.run(run_id)
-            place = place_words(places[run.number], time.time()) if run.number in places else ""
-            lines[run.number] = run_line(run, progress.get(run_id), experiment.plan, place)
+            place = place_words(places[run.number], time.time(), zh) if run.number in places else ""
+            lines[run.number] = run_line(run, progress.get(run_id), experiment.plan, place, zh)
             if run.state in FINAL_RUN:
                 ended[run.number] = lines[run.number]
         return [lines[number] for number in sorted(lines)]

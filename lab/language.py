@@ -32,11 +32,11 @@ class Phrasebook:
 
 
 STATES: dict[str, str] = {
-    "proposed": "待批准",
+    "proposed": "等你按 Run",
     "awaiting_second_approval": "待第二人批准",
-    "approved": "已批准",
+    "approved": "排队中",
     "queued": "排队中",
-    "dispatched": "即将开始",
+    "dispatched": "正在启动",
     "running": "运行中",
     "paused": "已暂停",
     "cancelling": "正在停止",

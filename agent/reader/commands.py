@@ -53,6 +53,12 @@ def named(text: str) -> str | None:
 
 def target(intent: Intent, text: str, previous: PreviousPlan | None, models: tuple[str, ...]) -> str | None:
     """What the command is about: `exp-33 run 3`, `exp-32: the runs of vit_base_patch16_224`, `requester's queued runs`."""
+    several = [m for m in EXPERIMENT.finditer(text) if not WAITS.search(text[: m.start()])]
+    if intent == "cancel" and len(several) > 1:
+        return ", ".join(
+            f"exp-{m['n'] or m['n2']}" + (f" run {m['run'] or m['run2']}" if m["run"] or m["run2"] else "")
+            for m in several
+        )
     named = EXPERIMENT.search(text)
     home = f"exp-{named['n'] or named['n2']}" if named else previous.id if previous else None
     run = named and (named["run"] or named["run2"])

@@ -9,6 +9,7 @@ from typing import Any
 from bot.form import Entry
 from bot.render.message import Block, actions, button, context, label_text
 from bot.render.text import cut, escape
+from bot.render.words import WORDS, chinese
 from lab.run import Experiment
 
 EDIT, SAVE, SET = "edit", "save_edit", "set_"
@@ -29,13 +30,17 @@ def shortcuts(experiment: Experiment, datasets: Sequence[str]) -> Block | None:
     Args:
         datasets: names of those that are present on the hosts.
     """
-    plan, seeds = experiment.plan, experiment.plan.axes.get("seed")
+    plan, seeds, zh = experiment.plan, experiment.plan.axes.get("seed"), chinese(experiment)
     made: list[tuple[str, str, str]] = []
     if plan.why("axes.seed") is not None and isinstance(seeds, tuple):
-        made += [(f"{n} seed{'' if n == 1 else 's'}", "axes.seed", str(n)) for n in SEEDS if n != len(seeds)]
+        made += [
+            (WORDS.say("seeds", zh, n=n, s="" if n == 1 else "s"), "axes.seed", str(n))
+            for n in SEEDS
+            if n != len(seeds)
+        ]
     if plan.why("dataset") is not None:
         others = [name for name in datasets if name != RARE and name not in plan.datasets]
-        made += [(cut(f"on {name}", 60), "dataset", name) for name in others[:MOST_DATASETS]]
+        made += [(cut(WORDS.say("on", zh, name=name), 60), "dataset", name) for name in others[:MOST_DATASETS]]
     buttons = [
         button(label, f"{SET}{index}", json.dumps([experiment.id, field, value], ensure_ascii=False))
         for index, (label, field, value) in enumerate(made)

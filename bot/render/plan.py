@@ -8,6 +8,8 @@ from bot.render.alert import clock
 from bot.render.edit import EDIT, shortcuts
 from bot.render.message import Block, Message, actions, button, context, message, section
 from bot.render.text import cut, escape, name, person, shorten
+from bot.render.words import WORDS, chinese
+from lab import planwords
 from lab.estimate import words
 from lab.plan import Plan, few
 from lab.run import Experiment, ExperimentState
@@ -30,10 +32,12 @@ def plan_card(
         datasets: names of those that are present, for the buttons that choose another.
     """
     plan = experiment.plan
-    title = shorten(name(plan.title(), 200), 400)
-    lines = [f"*{experiment.id}*: {title}", escape(cut(f"{plan.arithmetic()}, {words(experiment.estimate)}", 400))]
-    lines += [f"with: {shorten(stated, 500)}"] if (stated := _stated(plan)) else []
-    lines += [f"assumed: {assumed}"] if (assumed := _assumed(plan)) else []
+    zh = chinese(experiment)
+    title = shorten(name(planwords.title(plan, zh), 200), 400)
+    size = WORDS.say("comma", zh).join((planwords.arithmetic(plan, zh), words(experiment.estimate, chinese=zh)))
+    lines = [f"*{experiment.id}*: {title}", escape(cut(size, 400))]
+    lines += [WORDS.say("with", zh, list=shorten(stated, 500))] if (stated := _stated(plan, zh)) else []
+    lines += [WORDS.say("assumed", zh, list=assumed)] if (assumed := _assumed(plan, zh)) else []
     body = "\n".join(lines)
     proposed = experiment.state is ExperimentState.PROPOSED
     remarks = experiment.estimate.remarks if experiment.estimate else ()
@@ -43,42 +47,47 @@ def plan_card(
         "\n".join(part for part in (body, said, state) if part),
         section(body),
         context(said, escape(note or ""), _edited(experiment)),
-        _buttons(experiment.id) if proposed else context(state),
+        _buttons(experiment.id, zh) if proposed else context(state),
         shortcuts(experiment, datasets) if proposed else None,
     )
 
 
-def _buttons(experiment_id: str) -> Block:
-    run = button("Run", RUN, experiment_id, style="primary")
-    return actions(run, button("Edit", EDIT, experiment_id), button("Cancel", CANCEL, experiment_id))
+def _buttons(experiment_id: str, zh: bool) -> Block:
+    run = button(WORDS.say("run", zh), RUN, experiment_id, style="primary")
+    edit, cancel = (WORDS.say("edit", zh), EDIT), (WORDS.say("cancel", zh), CANCEL)
+    return actions(run, *(button(label, action, experiment_id) for label, action in (edit, cancel)))
 
 
 def _edited(experiment: Experiment) -> str:
-    return f"Edited by {person(experiment.edited_by)}." if experiment.edited_by else ""
+    if not experiment.edited_by:
+        return ""
+    return WORDS.say("edited", chinese(experiment), who=person(experiment.edited_by))
 
 
 def _state(experiment: Experiment, ended_by: str | None) -> str:
+    zh = chinese(experiment)
     match experiment.state:
         case ExperimentState.PROPOSED:
             return ""
         case ExperimentState.EXPIRED:
-            return "Expired: nobody pressed Run in time. Ask again to get a new plan."
+            return WORDS.say("expired", zh)
         case ExperimentState.AWAITING_SECOND_APPROVAL:
-            return "Waits for a second approval."
+            return WORDS.say("second", zh)
         case ExperimentState.CANCELLED if not experiment.approved_by:
-            return f"Cancelled by {person(ended_by)}; nothing ran." if ended_by else "Cancelled; nothing ran."
-    return f"Approved by {person(experiment.approved_by)}." if experiment.approved_by else ""
+            return WORDS.say("cancelled_by", zh, who=person(ended_by)) if ended_by else WORDS.say("nothing_ran", zh)
+    return WORDS.say("approved", zh, who=person(experiment.approved_by)) if experiment.approved_by else ""
 
 
-def _stated(plan: Plan) -> str:
+def _stated(plan: Plan, zh: bool) -> str:
     """The values that the message gave."""
     models = [", ".join(few(plan.models))] if len(plan.models) > 3 else []  # the title merely counts them
-    return "; ".join(name(part, PART_CHARS) for part in [*models, *plan.stated()])
+    parts = [name(part, PART_CHARS) for part in [*models, *planwords.stated(plan, zh)]]
+    return WORDS.say("semicolon", zh).join(parts)
 
 
-def _assumed(plan: Plan) -> str:
+def _assumed(plan: Plan, zh: bool) -> str:
     """What the message did not say, and why it is so; a long list is cut and counted."""
-    parts = [name(part, PART_CHARS) for part in plan.assumptions_in_words()]
+    parts = [name(part, PART_CHARS) for part in planwords.assumptions(plan, zh)]
     shown = next((n for n in range(1, len(parts)) if len("; ".join(parts[:n])) > ASSUMED_CHARS), len(parts))
     more = len(parts) - shown
-    return "; ".join(parts[:shown]) + (f"; and {more} more" if more else "")
+    return WORDS.say("semicolon", zh).join(parts[:shown]) + (WORDS.say("and_more", zh, n=more) if more else "")

@@ -8,7 +8,9 @@ from dataclasses import dataclass
 
 from bot.render.message import Block, Message, actions, button, confirm, context, message, section
 from bot.render.text import code, column, cut, escape, name
+from bot.render.words import WORDS, chinese
 from lab.estimate import duration
+from lab.language import state_word
 from lab.plan import Plan, Scalar, number
 from lab.report import fixed, metric_name
 from lab.run import FINAL_EXPERIMENT, FINAL_RUN, Experiment, ExperimentState, Progress, Run, RunState
@@ -45,11 +47,12 @@ class RunLine:
     """When it last changed hands: ended, started or was queued."""
 
 
-def run_line(run: Run, progress: Progress | None, plan: Plan, place: str = "") -> RunLine:
+def run_line(run: Run, progress: Progress | None, plan: Plan, place: str = "", zh: bool = False) -> RunLine:
     """The line of this run as it is now.
 
     Args:
         place: where it stands in the queue, in words.
+        zh: the line speaks Chinese.
     """
     ended = run.finished_at if run.state in FINAL_RUN else None
     running = run.state in (RunState.RUNNING, RunState.CANCELLING, RunState.PAUSED)
@@ -58,9 +61,9 @@ def run_line(run: Run, progress: Progress | None, plan: Plan, place: str = "") -
         label=_label(run, plan),
         state=run.state,
         share=1.0 if run.state is RunState.FINISHED else (progress.share or 0.0) if progress and running else 0.0,
-        detail=_queued(run, place)
+        detail=_queued(run, place, zh)
         if run.state is RunState.QUEUED
-        else _detail(run, progress if running else None, plan.metric),
+        else _detail(run, progress if running else None, plan.metric, zh),
         since=ended or run.started_at or run.queued_at,
     )
 
@@ -71,9 +74,12 @@ def progress_card(experiment: Experiment, lines: Sequence[RunLine], expected: Se
     Args:
         expected: when it begins and ends, in words.
     """
-    live = experiment.state not in FINAL_EXPERIMENT
-    head = ", ".join([f"*{experiment.id}*: {_headline(experiment, lines)}", *(expected if live else ())])
-    shown, rest = _chosen(lines)
+    live, zh = experiment.state not in FINAL_EXPERIMENT, chinese(experiment)
+    comma = WORDS.say("comma", zh)
+    head = comma.join(
+        [f"*{experiment.id}*: {comma.join(_headline(experiment, lines, zh))}", *(expected if live else ())]
+    )
+    shown, rest = _chosen(lines, zh)
     width = min(LABEL_CELLS, max((len(line.label) for line in shown), default=0))
     digits = len(str(max((line.number for line in shown), default=0)))
     body = "\n".join(_row(line, digits, width) for line in shown)
@@ -82,33 +88,35 @@ def progress_card(experiment: Experiment, lines: Sequence[RunLine], expected: Se
         section(head),
         section(code(body)) if body else None,
         context(rest),
-        _buttons(experiment.id, lines) if live else None,
+        _buttons(experiment.id, lines, zh) if live else None,
     )
 
 
-def _headline(experiment: Experiment, lines: Sequence[RunLine]) -> str:
+def _headline(experiment: Experiment, lines: Sequence[RunLine], zh: bool) -> list[str]:
     counts = Counter(line.state for line in lines)
-    done = counts[RunState.FINISHED]
-    bad = [f"{counts[s]} {s.value}" for s in (RunState.FAILED, RunState.CANCELLED) if counts[s]]
+    ended_badly = [state for state in (RunState.FAILED, RunState.CANCELLED) if counts[state]]
+    bad = [WORDS.say("counted", zh, n=counts[state], state=state_word(state, zh)) for state in ended_badly]
+    done = WORDS.say("done_of", zh, done=counts[RunState.FINISHED], all=len(lines))
     match experiment.state:
         case ExperimentState.CANCELLED:
-            return ", ".join(["cancelled", f"{done} of {len(lines)} done"])
+            return [state_word("cancelled", zh), done]
         case ExperimentState.FAILED:
-            return ", ".join(["failed", f"{done} of {len(lines)} done", *bad])
-        case ExperimentState.APPROVED if not done and not bad:
-            return f"{experiment.n_runs} run{'' if experiment.n_runs == 1 else 's'} queued"
-    return ", ".join([f"{done} of {len(lines)} done", *bad])
+            return [state_word("failed", zh), done, *bad]
+        case ExperimentState.APPROVED if not counts[RunState.FINISHED] and not bad:
+            return [WORDS.say("n_queued", zh, n=experiment.n_runs, s="" if experiment.n_runs == 1 else "s")]
+    return [done, *bad]
 
 
-def _chosen(lines: Sequence[RunLine]) -> tuple[list[RunLine], str]:
+def _chosen(lines: Sequence[RunLine], zh: bool) -> tuple[list[RunLine], str]:
     """The lines that are shown, by number, and a sentence about the rest."""
     if len(lines) <= MOST_LINES:
         return sorted(lines, key=lambda line: line.number), ""
     ranked = sorted(lines, key=lambda line: (_ORDER[line.state], -line.since if line.state in FINAL_RUN else 0.0))
     shown, hidden = ranked[:MOST_LINES], ranked[MOST_LINES:]
     counts = Counter(line.state for line in hidden)
-    rest = ", ".join(f"{n} more {state.value}" for state, n in sorted(counts.items(), key=lambda c: _ORDER[c[0]]))
-    return sorted(shown, key=lambda line: line.number), f"and {rest}"
+    ordered = sorted(counts.items(), key=lambda c: _ORDER[c[0]])
+    rest = WORDS.say("comma", zh).join(WORDS.say("more", zh, n=n, state=state_word(s, zh)) for s, n in ordered)
+    return sorted(shown, key=lambda line: line.number), WORDS.say("and", zh, list=rest)
 
 
 def _row(line: RunLine, digits: int, width: int) -> str:
@@ -133,36 +141,40 @@ def _varying(run: Run, plan: Plan) -> dict[str, Scalar]:
     return {k: v for k, v in run.point.params.items() if k in plan.varying}
 
 
-def _queued(run: Run, place: str) -> str:
+def _queued(run: Run, place: str, zh: bool) -> str:
     if run.room:
-        return f"made room for {run.room.for_run}, {place or 'goes on later'}"
-    return place or ("queued" if run.fence == 0 else "queued again")
+        return WORDS.say("made_room", zh, run=run.room.for_run, place=place or WORDS.say("later", zh))
+    return place or WORDS.say("queued" if run.fence == 0 else "queued_again", zh)
 
 
-def _detail(run: Run, progress: Progress | None, wanted: str | None) -> str:
+def _detail(run: Run, progress: Progress | None, wanted: str | None, zh: bool) -> str:
     match run.state:
         case RunState.FINISHED:
-            return _metric(run.result.metrics if run.result else {}, wanted) or "done"
+            return _metric(run.result.metrics if run.result else {}, wanted) or WORDS.say("done", zh)
         case RunState.FAILED:
-            return cut(f"failed: {' '.join((run.cause or run.message or 'no cause known').split())}", 60)
+            why = " ".join((run.cause or run.message or WORDS.say("no_cause", zh)).split())
+            return cut(WORDS.say("failed", zh, why=why), 60)
         case RunState.DISPATCHED:
-            return "starting"
+            return WORDS.say("starting", zh)
         case RunState.CANCELLING:
-            return "stopping"
+            return WORDS.say("stopping", zh)
         case RunState.RUNNING | RunState.PAUSED if progress is not None:
-            return _under_way(run, progress, wanted)
-    return run.state.value
+            return _under_way(run, progress, wanted, zh)
+    return state_word(run.state, zh)
 
 
-def _under_way(run: Run, progress: Progress, wanted: str | None) -> str:
-    parts = ["paused"] if run.state is RunState.PAUSED else []
-    if progress.epoch is not None:
-        parts.append(f"epoch {progress.epoch}" + (f"/{progress.epochs_total}" if progress.epochs_total else ""))
-    elif progress.step:
-        parts.append(f"step {progress.step}" + (f"/{progress.steps_total}" if progress.steps_total else ""))
+def _under_way(run: Run, progress: Progress, wanted: str | None, zh: bool) -> str:
+    parts = [WORDS.say("paused", zh)] if run.state is RunState.PAUSED else []
+    for key, at, total in (
+        ("epoch", progress.epoch, progress.epochs_total),
+        ("step", progress.step or None, progress.steps_total),
+    ):
+        if at is not None:
+            parts.append(WORDS.say(key, zh, n=f"{at}/{total}" if total else at))
+            break
     parts += [text] if (text := _metric(progress.metrics, wanted)) else []
-    parts += [f"{duration(progress.eta_s)} left"] if progress.eta_s is not None else []
-    return ", ".join(parts) or "running"
+    parts += [WORDS.say("left", zh, time=duration(progress.eta_s, zh))] if progress.eta_s is not None else []
+    return WORDS.say("comma", zh).join(parts) or WORDS.say("running", zh)
 
 
 def _metric(metrics: dict[str, float | None], wanted: str | None) -> str:
@@ -172,15 +184,15 @@ def _metric(metrics: dict[str, float | None], wanted: str | None) -> str:
     return ""
 
 
-def _buttons(experiment_id: str, lines: Sequence[RunLine]) -> Block:
-    sure = confirm(
-        f"Cancel {experiment_id}?",
-        "Runs that have not ended stop at their next step; what they measured is kept.",
-        "Cancel the runs",
-        "Keep going",
-    )
+def _buttons(experiment_id: str, lines: Sequence[RunLine], zh: bool) -> Block:
+    asked = WORDS.say("sure", zh, id=experiment_id)
+    sure = confirm(asked, WORDS.say("what_stops", zh), WORDS.say("yes", zh), WORDS.say("no", zh))
     states = {line.state for line in lines}
     value = name(experiment_id)
-    shown = [button("Pause", PAUSE, value)] if states - FINAL_RUN - {RunState.PAUSED, RunState.CANCELLING} else []
-    shown += [button("Resume", RESUME, value)] if RunState.PAUSED in states else []
-    return actions(*shown, button("Cancel", CANCEL, value, style="danger", confirm=sure))
+    shown = (
+        [button(WORDS.say("pause", zh), PAUSE, value)]
+        if states - FINAL_RUN - {RunState.PAUSED, RunState.CANCELLING}
+        else []
+    )
+    shown += [button(WORDS.say("resume", zh), RESUME, value)] if RunState.PAUSED in states else []
+    return actions(*shown, button(WORDS.say("cancel", zh), CANCEL, value, style="danger", confirm=sure))

@@ -98,7 +98,6 @@ def test_a_request_is_answered_once(here: Callable[..., Desk], ledger: Ledger) -
         ("train resnet5O on digits", "question", "resnet50"),
         ("train resnet18 on digits with batch size -3", "question", "-3"),
         ("train resnet18 on digits for 2 hours", "question", "budget"),
-        ("bayesian search over lr from 1e-4 to 1e-1 for resnet18 on digits, 20 trials", "question", "bayesian"),
         ("show me the contents of /etc/passwd", "refusal", ""),
         ("any free gpus?", "cards", ""),
         ("", "question", ""),
@@ -286,3 +285,19 @@ def test_what_a_model_invents_never_runs(here: Callable[..., Desk], ledger: Ledg
     assert plan.epochs == 3
     assert plan.gpus_per_run == 1
     assert plan.priority == "normal"
+
+
+@pytest.mark.parametrize(
+    "text", ["cancel {a}; cancel {b}", "please stop {a} as well as {b}, thanks", "取消 {a} 和 {b}"]
+)
+def test_two_experiments_named_are_two_experiments_stopped(
+    here: Callable[..., Desk], ledger: Ledger, text: str
+) -> None:
+    """However the sentence joins them."""
+    here()
+    both = [_proposed(ledger, _ask(ledger, ASKED, f"slack:C:{n}")) for n in (1, 2)]
+
+    said = _ask(ledger, text.format(a=both[0].id, b=both[1].id), "slack:C:3")
+
+    assert said.kind == "reply", said.text
+    assert {ledger.experiment(e.id).state for e in both} == {ExperimentState.CANCELLED}

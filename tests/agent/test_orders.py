@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from agent.orders import read_order
+from agent.orders import read_order, read_orders
 from lab.orders import MINE, Order
 
 HERE = "exp-7"
@@ -62,3 +62,26 @@ def test_without_an_experiment_here_an_order_that_names_none_is_none() -> None:
     """`stop` in a fresh thread must not stop something somewhere."""
     assert read_order("stop", None) is None
     assert read_order("stop exp-2", None) == Order("cancel", "exp-2")
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("cancel exp-1; cancel exp-2", [("cancel", "exp-1"), ("cancel", "exp-2")]),
+        ("cancel exp-1, exp-2 and exp-3/4", [("cancel", "exp-1"), ("cancel", "exp-2"), ("cancel", "exp-3/4")]),
+        ("取消 exp-1 和 exp-2", [("cancel", "exp-1"), ("cancel", "exp-2")]),
+        ("pause exp-1 and then resume exp-2", [("pause", "exp-1"), ("resume", "exp-2")]),
+        ("cancel exp-1", [("cancel", "exp-1")]),
+    ],
+)
+def test_every_order_of_a_message_is_read(text: str, told: list[tuple[str, str]]) -> None:
+    """The second one passed over in silence would run all night."""
+    assert [(order.verb, order.subject) for order in read_orders(text, HERE)] == told
+
+
+@pytest.mark.parametrize(
+    "text", ["cancel exp-1 and train resnet18 on digits", "exp-1 and exp-2", "and", "cancel exp-1; hm"]
+)
+def test_a_message_that_says_more_than_orders_is_left_to_the_reader(text: str) -> None:
+    """Half of it done would be worse than a question."""
+    assert read_orders(text, HERE) == ()
