@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from lab.diagnose.memory import Figures
 from lab.losses import Losses
 from lab.plan import Scalar
 from lab.run import Run
@@ -93,47 +94,24 @@ class Step:
 
 # -- what a CUDA OOM says ----------------------------------------------------------------------------------------
 
-_SIZE = r"([\d.]+) ([KMG]i?B)"
-_UNITS = {"KiB": 2**10, "KB": 2**10, "MiB": 2**20, "MB": 2**20, "GiB": 2**30, "GB": 2**30}
 _SEGMENTS = {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True", "PYTORCH_ALLOC_CONF": "expandable_segments:True"}
 """torch before 2.9 reads the first name."""
-FRAGMENTED_SHARE = 0.2
-"""Share of torch's reserved memory that lies unused when fragments are to blame; a few per cent are normal."""
-OTHERS_BYTES = 2**30
-"""Memory beyond this that is not ours means somebody else is on the card; a bare context takes some 300 to 700 MB."""
-
-
-def _bytes(pattern: str, text: str) -> float:
-    """Sum of the sizes that the pattern finds."""
-    sizes = re.findall(pattern.replace("SIZE", _SIZE), text)
-    return sum(float(number) * _UNITS.get(unit, 1) for number, unit in sizes)
 
 
 def fragmented(case: Case) -> bool:
-    """Torch has reserved far more than it has allocated, and the wanted piece would fit into the difference."""
-    allocated = _bytes(r"SIZE is allocated by PyTorch", case.evidence) or _bytes(
-        r"SIZE already allocated", case.evidence
-    )
-    idle = _bytes(r"SIZE is reserved by PyTorch but unallocated", case.evidence) or (
-        _bytes(r"SIZE reserved in total", case.evidence) - allocated
-    )
-    wanted = _bytes(r"Tried to allocate SIZE", case.evidence)
-    return idle >= wanted > 0 and idle >= FRAGMENTED_SHARE * (idle + allocated)
+    """What is missing lies there in pieces."""
+    return Figures.read(case.evidence).fragmented
+
+
+def shared_card(case: Case) -> bool:
+    """Another process holds memory of the card."""
+    return Figures.read(case.evidence).shared
 
 
 def too_large(case: Case) -> bool:
     """Neither another process nor fragments are to blame, or nothing is left to try against fragments."""
     segments = any(case.run.environ.get(name) == value for name, value in _SEGMENTS.items())
     return not shared_card(case) and (segments or not fragmented(case))
-
-
-def shared_card(case: Case) -> bool:
-    """Another process holds memory of the card, seen by its line or, from inside a container, by what is missing."""
-    named = _bytes(r"Process \d+ has SIZE memory in use", case.evidence)
-    ours = _bytes(r"this process has SIZE memory in use", case.evidence)
-    total = _bytes(r"total capacity of SIZE", case.evidence)
-    free = _bytes(r"of which SIZE is free", case.evidence)
-    return max(named, total - free - ours if total and ours else 0.0) > OTHERS_BYTES
 
 
 # -- changes of parameters ---------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from lab.diagnose.memory import advice
 from lab.losses import Losses
 from lab.plan import Point
 from lab.run import Run
@@ -138,6 +139,26 @@ def test_what_helped_once_does_not_overrule_the_figures(text: str, name: str) ->
 
     assert step
     assert step.name == name
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "says"),
+    [
+        (OOM_SHARED, "move", "another process fills the card"),
+        (IN_A_CONTAINER, "move", "another process fills the card"),
+        (OOM_FRAGMENTED, "segments", "expandable_segments:True"),
+        (OOM_FULL, "split", "halve the micro-batch"),
+        (OF_TORCH_1, "split", "halve the micro-batch"),
+    ],
+)
+def test_what_is_advised_is_what_is_done(text: str, name: str, says: str) -> None:
+    """One reading of the figures: a report that advises something else than was tried would be believed by nobody."""
+    step, advised = choose(case("oom_gpu", text)), advice(text)
+
+    assert step
+    assert step.name == name
+    assert advised
+    assert says in advised[0]
 
 
 def test_host_memory_is_met_with_fewer_loading_processes() -> None:
