@@ -397,6 +397,33 @@ def keeper(
 
 
 @app.command(rich_help_panel="Lab")
+def quarantine(
+    verb: Annotated[str, typer.Argument(help="list, put (no new run for a while) or lift (runs again)")] = "list",
+    card: Annotated[str | None, typer.Argument(help="node07/3, its host and number, or its UUID.")] = None,
+    hours: Annotated[float, typer.Option(min=0.01, max=8760, help="For how long, with put.")] = 8.0,
+    why: Annotated[str | None, typer.Option(help="The reason that people see, with put.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Cards that get no run after a hardware fault, or because you say so."""
+    from lab.ledger import Ledger
+    from terminal.quarantine import document, lift, lines, put, quarantined
+
+    if verb not in ("list", "put", "lift"):
+        _wrong_usage(f"list, put or lift is wanted, not {verb!r}")
+    if (card is None) != (verb == "list"):
+        _wrong_usage("put and lift name a card, list names none")
+    ledger = Ledger(_client(_settings(None)))
+    if card is not None:
+        typer.echo(lift(ledger, card) if verb == "lift" else put(ledger, card, hours, why or f"{_user()} said so"))
+        return
+    found = quarantined(ledger)
+    if as_json:
+        _print_json(document(found))
+    else:
+        typer.echo("\n".join(lines(found)))
+
+
+@app.command(rich_help_panel="Lab")
 def alerts(as_json: Json = False) -> None:
     """What is wrong in the lab now, what was since yesterday, and what is silenced."""
     from terminal.alerts import show_alerts

@@ -87,7 +87,7 @@ class Desk:
             self._posted.set(experiment.id, "note", answer.note or "")
             self._once(note, experiment.id, "plan", [self._plan_card(experiment)], unsure)
         elif answer.kind == "cards":
-            shown = cards(hosts.cards(self._ledger.client), self._ledger.card_uses(), time.time())
+            shown = cards(self._ledger.shown_cards(), self._ledger.card_uses(), time.time())
             self._once(note, note.subject, "answer", shown, unsure)
         else:
             self._once(note, note.subject, "answer", [words(answer, in_channel=not note.place.is_direct)], unsure)

@@ -14,11 +14,13 @@ from typing import Any
 
 from redis.client import Pipeline
 
-from lab import habits
+from lab import habits, hosts
+from lab.card import HostCards
 from lab.draws import Draws
 from lab.errors import MoveRefused, UnknownRecord
 from lab.plan import Plan
 from lab.proposals import Proposals
+from lab.quarantine import Quarantine, shown
 from lab.queue import ANSWER, put
 from lab.records import record_key
 from lab.run import (
@@ -246,6 +248,28 @@ class Ledger(Proposals, Draws):
         names = list(cards)
         values = self.client.mget([f"{PREFIX}quarantine:{card}" for card in names]) if names else []
         return {card: why for card, why in zip(names, values, strict=True) if why}
+
+    def quarantines(self, cards: Iterable[str]) -> dict[str, Quarantine]:
+        """The same with the time that is left."""
+        found = self.quarantined(cards)
+        with self.client.pipeline(transaction=False) as pipe:
+            for card in found:
+                pipe.pttl(f"{PREFIX}quarantine:{card}")
+            left_ms = pipe.execute()
+        return {
+            card: Quarantine(why, left / 1000)
+            for (card, why), left in zip(found.items(), left_ms, strict=True)
+            if left > 0
+        }
+
+    def lift_quarantine(self, card: str) -> bool:
+        """Dispatch may use the card again; False when it was in no quarantine."""
+        return bool(self.client.delete(f"{PREFIX}quarantine:{card}"))
+
+    def shown_cards(self) -> list[HostCards]:
+        """The last readings of every host for people: cards in quarantine say so."""
+        read = hosts.cards(self.client)
+        return shown(read, self.quarantines(card.uuid for host in read for card in host.cards))
 
     def remember_cure(self, fingerprint: str, cure: str, run_id: str) -> None:
         """A run with this fault finished after this cure; the next one with the same fault tries it first."""

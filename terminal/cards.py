@@ -6,7 +6,7 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-from lab import hosts, store
+from lab import store
 from lab.card import HostCards
 from lab.cardtable import CardUse, owners_of, table, why_not_free
 from lab.errors import StoreAwayError
@@ -56,7 +56,8 @@ def look(settings: Settings) -> Look:
         store.check(client, settings)
     except StoreAwayError:
         return Look([read_here(settings)], {}, alone=True)
-    return Look(hosts.cards(client), Ledger(client).card_uses(), alone=False)
+    ledger = Ledger(client)
+    return Look(ledger.shown_cards(), ledger.card_uses(), alone=False)
 
 
 def read_here(settings: Settings) -> HostCards:

@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from lab import estimate as estimates
-from lab import events, freecards, hosts, store
+from lab import events, freecards, store
 from lab.cardtable import table
 from lab.errors import OvernightError
 from lab.estimate import duration, expected, place_words
@@ -77,7 +77,7 @@ class Thread:
         if answer.kind == "plan" and answer.experiment_id:
             self.console.print(plan_card(self.ledger.experiment(answer.experiment_id)))
         elif answer.kind == "cards":
-            self.console.print(table(hosts.cards(self.client), self.ledger.card_uses(), time.time()), markup=False)
+            self.console.print(table(self.ledger.shown_cards(), self.ledger.card_uses(), time.time()), markup=False)
         else:
             self.console.print(stamped(answer.text, clock), markup=False)
         if answer.note:

@@ -14,7 +14,7 @@ from bot.render.cards import REFRESH, TELL, cards
 from bot.render.message import Message, plain
 from bot.render.text import escape
 from bot.web import Web
-from lab import freecards, hosts
+from lab import freecards
 from lab.errors import StoreAwayError
 
 COMMAND = "/gpu-monitor"
@@ -62,8 +62,8 @@ def wish(intake: Intake, body: dict[str, Any]) -> str:
 
 def look(intake: Intake) -> list[Message]:
     """The table, or the sentence that it cannot be told."""
-    client, ledger = intake.client, intake.ledger
+    ledger = intake.ledger
     try:
-        return intake.reach(lambda: cards(hosts.cards(client), ledger.card_uses(), time.time()))
+        return intake.reach(lambda: cards(ledger.shown_cards(), ledger.card_uses(), time.time()))
     except StoreAwayError:
         return [plain(STORE_AWAY_CARDS)]
