@@ -12,7 +12,7 @@ import redis
 from lab.errors import OperatorError
 from lab.store import PREFIX, Client
 
-FLEETING = ("lease:", "leader:", "host:", "cards:", "names:")
+FLEETING = ("lease:", "leader:", "host:", "cards:", "names:", "forecast")
 """What is true only while its process lives. RQ's queues stay behind too: the leader fills them from the ledger."""
 FIGURES = f"{PREFIX}figure:"
 """Never change, and stand before the report that names them; so they need not be taken at the same moment."""

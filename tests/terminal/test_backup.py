@@ -19,6 +19,7 @@ from typing import Any
 
 import pytest
 
+from lab import forecast
 from lab import store as stores
 from lab.errors import OperatorError
 from lab.leases import Leases
@@ -31,7 +32,7 @@ from terminal.backup import ABOUT, RECORDS, backup, restore
 from workers.recover import LEASELESS_S, UNANSWERED_S, Recovery
 
 ROOT = Path(__file__).parents[2]
-FLEETING = ("on:lease:", "on:host:", "rq:")
+FLEETING = ("on:lease:", "on:host:", "on:forecast", "rq:")
 
 
 @pytest.fixture
@@ -57,6 +58,7 @@ def at_work(settings: Settings, ledger: Ledger) -> str:
         lease = leases.claim(run.id, run.dispatches, run.cards, "lab-a.1")
         ledger.start(run.id, lease.fence, 123)
         _fill(settings.runs_dir / run.id / "attempt-1")
+    forecast.publish(ledger.client, {}, forecast.Queue(), 600.0)
     ledger.finish(f"{experiment.id}/1", 1, RunResult(metrics={"val_acc": 0.9}))
     ledger.save_report(experiment.id, 1, "{}", {"curves.png": b"\x89PNG\x00\xff"})
     ledger.submit("compare", "U1", "terminal:1")

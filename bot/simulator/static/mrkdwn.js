@@ -82,9 +82,17 @@ function reference(inside, names) {
     return el("span", { class: "mention" }, `@${names(target.slice(1)) ?? label ?? target.slice(1)}`);
   }
   if (target.startsWith("#")) return el("span", { class: "mention" }, `#${label ?? names(target.slice(1)) ?? target}`);
-  if (target.startsWith("!date^")) return el("span", {}, label ?? target);
+  if (target.startsWith("!date^")) return el("span", { title: label ?? "" }, moment(target));
   if (target.startsWith("!")) return el("span", { class: "mention everybody" }, `@${label ?? target.slice(1)}`);
   return link(unescape(target), unescape(label ?? target));
+}
+
+/** A moment on the reader's clock: `!date^1700000000^{date_short_pretty} {time}`. */
+function moment(target) {
+  const [, seconds, form] = target.split("^");
+  const at = new Date(1000 * Number(seconds));
+  const time = at.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" });
+  return form.replace("{time}", time).replace(/\{date[a-z_]*\}/, at.toLocaleDateString());
 }
 
 /** Markdown as in a markdown block: headings, lists, tables, quotes, code, and inline marks. */
