@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from agent import desk, intake
+from agent.desk import Desk
 from bot.listeners.edits import TOO_SLOW
 from lab import hosts, names
 from lab.card import DataSet, Host
@@ -95,6 +97,20 @@ def test_the_dialog_holds_the_plan_and_its_values_become_the_card(scene: Scene) 
     scene.slack.press(LAB, card["ts"], "run", ALICE)
     scene.wait(lambda: len(scene.ledger.runs(experiment.id)) == 4, "the runs")
     assert {run.point.model for run in scene.ledger.runs(experiment.id)} == {"resnet18"}
+
+
+def test_the_real_agent_puts_the_correction_on_the_card(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing played: the listener's request, the agent's check and estimate, the courier's edit of the card."""
+    monkeypatch.setattr(desk, "current", lambda: Desk(scene.settings, scene.client, scene.ledger))
+    root, experiment, card = scene.planned()
+    send(scene, opened(scene, card), epochs="5")
+    scene.wait(lambda: [r for r in scene.requests(root) if r.edit], "the edit")
+    intake.answer(edit_of(scene, root).id)
+    scene.wait(lambda: "5 epochs" in scene.now(card), "the card")
+
+    assert "no host is up" not in scene.now(card)
+    assert scene.ledger.experiment(experiment.id).plan.why("epochs") is None
+    assert scene.ledger.experiment(experiment.id).plan.why("axes.seed") is not None
 
 
 def test_values_that_make_no_plan_are_said_in_the_dialog(scene: Scene) -> None:
