@@ -11,9 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
+from agent import report as reports
 from lab.card import Card
 from lab.plan import Plan
+from lab.report import to_markdown
 from lab.run import Run, RunResult, RunSpec, RunState
 from lab.settings import Settings
 from tests.workers.under_test import Lab, until
@@ -161,6 +164,44 @@ def test_a_paused_training_ends_as_one_that_was_not(lab: Lab, tmp_path: Path) ->
     assert done.result.metrics == undisturbed.metrics
 
 
+@pytest.mark.parametrize("damage", ["cut short", "of another shape"])
+def test_a_checkpoint_that_cannot_be_used_costs_only_its_own_steps(lab: Lab, damage: str) -> None:
+    """Paused, the newest checkpoint spoilt, resumed: the run goes on from the one before, and the report says so."""
+    run_id = approved(lab, epochs=12, lr=0.05)
+    thread = threading.Thread(target=attempt, args=(lab, run_id))
+    thread.start()
+    until(lambda: lab.ledger.progress([run_id]), within_s=60)
+    lab.ledger.wish(run_id, "checkpoint", "U1")
+    until(lambda: lab.ledger.run(run_id).wish is None)
+    lab.ledger.wish(run_id, "pause", "U1")
+    thread.join(30)
+    *_, before, newest = sorted((lab.settings.runs_dir / run_id / "attempt-1" / "checkpoints").glob("step-*"))
+    if damage == "cut short":
+        os.truncate(newest, newest.stat().st_size // 2)
+        why = "is damaged or cut short"
+    else:
+        why = reshaped(newest)
+
+    lab.ledger.resume(run_id, "U1")
+    done = attempt(lab, run_id)
+
+    report, _ = reports.build(lab.ledger.experiment(done.experiment_id), [done], 0.0)
+    told = to_markdown(report).replace("\\", "")
+    assert done.state is RunState.FINISHED
+    assert why in told
+    assert f"resumed at step {int(before.name[5:14])} from {before.name}" in told
+
+
+def reshaped(path: Path) -> str:
+    """One tensor of the checkpoint has another shape, under a name that is whole; returns what is wrong with it."""
+    state = torch.load(path, weights_only=True)
+    name = next(iter(state["model"]))
+    state["model"][name] = torch.zeros(3, 3)
+    path.unlink()
+    save(path.parent, int(path.name[5:14]), lambda file: torch.save(state, file), suffix="pt")  # type: ignore[arg-type]
+    return f"does not fit: {name} is [3, 3] in it"
+
+
 def test_host_memory_that_really_ends_is_named_and_met_with_less_loading(lab: Lab) -> None:
     """The whole attempt under a limit of address space, as a cgroup would set it on memory."""
     run_id = approved(lab, model="test_resnet", lr=0.01, batch_size=898, image_size=512)
@@ -180,22 +221,15 @@ def test_a_checkpoint_of_another_shape_gives_way_to_the_one_before(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Somebody copied one in, or the template changed: an hour is lost, not the night."""
-    import torch
-
     train(tmp_path, stop=AfterSteps(12))
     folder = tmp_path / "attempt-1" / "checkpoints"
-    last = max(folder.glob("step-*"))
-    state = torch.load(last, weights_only=True)
-    name = next(iter(state["model"]))
-    state["model"][name] = torch.zeros(3, 3)
-    last.unlink()
-    save(folder, 12, lambda file: torch.save(state, file), suffix="pt")  # type: ignore[arg-type]
+    why = reshaped(max(folder.glob("step-*")))
 
     with caplog.at_level("WARNING"):
         done = train(tmp_path, number=2)
 
     assert done
-    assert f"{name} is [3, 3] in it and" in caplog.text
+    assert why in caplog.text
     assert any("resumed at step 8" in warning for warning in done.warnings)
 
 
