@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from lab.runs import experiment_of
 from workers.policy import (
     USUAL,
     Decision,
@@ -189,14 +190,20 @@ class _Round:
         return True
 
     def _victims(self, i: int, room: _Room) -> list[int]:
-        """The last runs in the order that together make room, none without whom it would do; empty if they cannot."""
+        """The last runs in the order that together make room, none without whom it would do; empty if they cannot.
+
+        None of its own experiment and priority: the report waits for all of them, and a search wants to know what the
+        first came to before it draws the next.
+        """
+        own = experiment_of(self.waiting[i].id), self.waiting[i].priority
         need = self.waiting[i].gpus - len(room.free) - room.coming
         chosen: list[int] = []
         for j in room.victims:
             if need <= 0 or self.held_tiers[j] <= self.tiers[i]:
                 break
-            chosen.append(j)
-            need -= self.running[j].gpus
+            if (experiment_of(self.running[j].id), self.running[j].priority) != own:
+                chosen.append(j)
+                need -= self.running[j].gpus
         if need > 0:
             return []
         for j in list(chosen):

@@ -109,6 +109,17 @@ def test_a_new_run_takes_a_card_for_its_first_look_from_a_long_one() -> None:
     assert decision.preemptions == (Preemption("longer", "new", "first look", ends_look=False),)
 
 
+def test_no_run_makes_room_for_one_of_its_own_experiment() -> None:
+    """Their report waits for all of them, and a search would draw points before it knows what the first came to."""
+    new = waits("exp-1/2", 9, looked=False)
+
+    own = decided([new], [runs("exp-1/1", "c0"), runs("exp-1/3", "c1", hours=99)])
+    others = decided([new], [runs("exp-1/1", "c0", hours=99), runs("exp-11/1", "c1")])
+
+    assert own.preemptions == ()
+    assert [p.run_id for p in others.preemptions] == ["exp-11/1"]
+
+
 def test_a_first_look_is_lent_and_ends_before_ten_minutes_where_a_stint_does_not() -> None:
     """The lender goes on when the look is over; other stints keep their cards for USUAL.stint_s."""
     short = waits("short", 0.1)
