@@ -52,9 +52,12 @@ def steps(lab: Lab, run: Run, attempt: int) -> list[int]:
 def trains(lab: Lab, experiment: Experiment) -> None:
     """Every run of the experiment has come a few steps far."""
     ids = [run.id for run in lab.ledger.runs(experiment.id)]
-    until(
-        lambda: all(p.step > 3 for p in lab.ledger.progress(ids).values()) and len(lab.ledger.progress(ids)) == len(ids)
-    )
+
+    def under_way() -> bool:
+        progress = lab.ledger.progress(ids)
+        return len(progress) == len(ids) and all(p.step > 3 for p in progress.values())
+
+    until(under_way, within_s=120)
 
 
 def test_a_long_run_of_low_priority_makes_room_and_finishes_from_its_checkpoint(lab: Lab) -> None:
