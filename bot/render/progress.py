@@ -14,6 +14,7 @@ from lab.language import state_word
 from lab.plan import Plan, Scalar, number
 from lab.report import fixed, metric_name
 from lab.run import FINAL_EXPERIMENT, FINAL_RUN, Experiment, ExperimentState, Progress, Run, RunState
+from lab.trials import was_pruned
 
 CANCEL, PAUSE, RESUME = "cancel_experiment", "pause_experiment", "resume_experiment"
 
@@ -43,6 +44,8 @@ class RunLine:
     state: RunState
     share: float = 0.0
     detail: str = ""
+    pruned: bool = False
+    """Its search stopped it early."""
     since: float = 0.0
     """When it last changed hands: ended, started or was queued."""
 
@@ -64,6 +67,7 @@ def run_line(run: Run, progress: Progress | None, plan: Plan, place: str = "", z
         detail=_queued(run, place, zh)
         if run.state is RunState.QUEUED
         else _detail(run, progress if running else None, plan.metric, zh),
+        pruned=was_pruned(run),
         since=ended or run.started_at or run.queued_at,
     )
 
@@ -93,9 +97,11 @@ def progress_card(experiment: Experiment, lines: Sequence[RunLine], expected: Se
 
 
 def _headline(experiment: Experiment, lines: Sequence[RunLine], zh: bool) -> list[str]:
-    counts = Counter(line.state for line in lines)
+    counts = Counter(line.state for line in lines if not line.pruned)
+    pruned = sum(line.pruned for line in lines)
     ended_badly = [state for state in (RunState.FAILED, RunState.CANCELLED) if counts[state]]
     bad = [WORDS.say("counted", zh, n=counts[state], state=state_word(state, zh)) for state in ended_badly]
+    bad += [WORDS.say("n_pruned", zh, n=pruned)] if pruned else []
     done = WORDS.say("done_of", zh, done=counts[RunState.FINISHED], all=len(lines))
     match experiment.state:
         case ExperimentState.CANCELLED:
@@ -154,6 +160,9 @@ def _detail(run: Run, progress: Progress | None, wanted: str | None, zh: bool) -
         case RunState.FAILED:
             why = " ".join((run.cause or run.message or WORDS.say("no_cause", zh)).split())
             return cut(WORDS.say("failed", zh, why=why), 60)
+        case RunState.CANCELLED if was_pruned(run):
+            value = _metric(run.result.metrics if run.result else {}, wanted)
+            return WORDS.say("comma", zh).join(filter(None, [WORDS.say("pruned_at", zh, n=run.pruned_at), value]))
         case RunState.DISPATCHED:
             return WORDS.say("starting", zh)
         case RunState.CANCELLING:

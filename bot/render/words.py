@@ -48,6 +48,8 @@ WORDS = Phrasebook(
         "failed": ("failed: {why}", "失败：{why}"),
         "no_cause": ("no cause known", "原因不明"),
         "starting": ("starting", "正在启动"),
+        "pruned_at": ("stopped early at epoch {n}", "在第 {n} 轮提前停止"),
+        "n_pruned": ("{n} stopped early", "{n} 个提前停止"),
         "stopping": ("stopping", "正在停止"),
         "paused": ("paused", "已暂停"),
         "running": ("running", "运行中"),

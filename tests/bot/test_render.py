@@ -147,6 +147,22 @@ def test_a_progress_card_reads_like_the_design() -> None:
     ]
 
 
+def test_a_run_that_its_search_stopped_is_not_told_as_cancelled() -> None:
+    """Nobody cancelled it: it was hopeless, and its value is that of an early epoch."""
+    plan = Plan(models=("resnet50",), axes={"seed": (0, 1)})
+    done, stopped = runs(plan, RunState.FINISHED)
+    early = {"state": RunState.CANCELLED, "pruned_at": 2, "result": RunResult(metrics={"val_acc": 0.31})}
+    stopped = stopped.model_copy(update=early)
+    owned = experiment(plan, ExperimentState.RUNNING, approved_by="U0ALICE", approved_at=1.0)
+    lines = [run_line(run, None, plan) for run in (done, stopped)]
+
+    assert progress_card(owned, lines).text.splitlines() == [
+        "*exp-1*: 1 of 2 done, 1 stopped early",
+        "1 resnet50 seed 0 ██████████ done",
+        "2 resnet50 seed 1 ░░░░░░░░░░ stopped early at epoch 2, val acc 0.310",
+    ]
+
+
 def test_a_run_that_made_room_says_for_whom() -> None:
     """Its owner sees it stop half-way, and nothing is wrong with it."""
     plan = Plan(models=("resnet50",))
