@@ -22,6 +22,15 @@ REASON = "the language model's reading of your words; say if it is wrong"
 HARMLESS: frozenset[Intent] = frozenset({"status", "explain", "gpu_status", "quota", "help", "chitchat"})
 """Intents that change nothing, so that a model may choose them where the reader found no cue."""
 COUNTS = ("epochs", "max_steps", "gpus_per_run", "trials")
+UNITS = {
+    "epochs": re.compile(
+        r"epoch|époque|época|эпох|エポック|에폭|\bep\b|passes|rounds?\b|times\b|轮|回合|遍", re.IGNORECASE
+    ),
+    "max_steps": re.compile(r"step|iter|update|schritt|paso|步|迭代", re.IGNORECASE),
+    "gpus_per_run": re.compile(r"gpu|card|device|karte|卡", re.IGNORECASE),
+    "trials": re.compile(r"trial|sample|draw|config|attempt|次|组", re.IGNORECASE),
+}
+"""A count needs its unit in the words that the reader left: the 一 of 一下 is nobody's number of epochs."""
 
 
 @dataclass(frozen=True)
@@ -73,6 +82,8 @@ def _fills(proposal: Proposal, reading: Reading) -> Iterator[tuple[str, Any]]:
     for field in COUNTS:
         number = getattr(proposal, field)
         if getattr(reading, field) is None and number is not None and number >= 1 and _among(number, numbers):
+            if not UNITS[field].search(left):
+                continue
             if field in ("epochs", "max_steps") and (reading.epochs or reading.max_steps):
                 continue
             yield field, number

@@ -103,7 +103,7 @@ COMMA_KEY = re.compile(
     FLAGS,
 )
 """Decimal commas; `0,1` elsewhere is a list of seeds."""
-PARTS = re.compile(rf"(?P<of>[百千万])分之(?P<n>{HAN}|\d+)", FLAGS)
+PARTS = re.compile(rf"一?(?P<of>[百千万])分之(?P<n>{HAN}|\d+)", FLAGS)
 """千分之一 is 0.001."""
 
 

@@ -169,6 +169,43 @@ def test_the_plan_arrives_whatever_the_endpoint_does(name: str) -> None:
     assert took < 6
 
 
+def busy(handler: BaseHTTPRequestHandler, retry_after: str) -> None:
+    """Too many requests; says when to come back."""
+    handler.send_response(429)
+    handler.send_header("Retry-After", retry_after)
+    handler.send_header("Content-Length", "0")
+    handler.end_headers()
+
+
+def test_an_endpoint_that_is_busy_for_a_moment_is_asked_once_more() -> None:
+    """429 with a Retry-After that is short enough to wait for."""
+    calls: list[float] = []
+
+    def answer(handler: BaseHTTPRequestHandler, _: dict[str, Any]) -> None:
+        calls.append(time.monotonic())
+        if len(calls) > 1:
+            send(handler, chat(json.dumps(EMPTY)))
+        else:
+            busy(handler, "0.3")
+
+    with serving(answer) as (url, _):
+        proposal = ModelDoor(url, "key", "scripted", timeout_s=20.0, max_retries=1).propose(SENTENCE, None)
+
+    assert proposal.models == ("resnet18",)
+    assert calls[1] - calls[0] >= 0.25
+
+
+def test_nobody_waits_for_an_endpoint_that_is_busy_for_long() -> None:
+    """429 with a Retry-After beyond the time-out: the reader's plan stands."""
+    with serving(lambda h, _: busy(h, "50")) as (url, _):
+        began = time.monotonic()
+        understood = understand(SENTENCE, model=ModelDoor(url, "key", "scripted", timeout_s=1.0, max_retries=1))
+
+    assert understood.plan is not None
+    assert understood.model_note
+    assert time.monotonic() - began < 10
+
+
 def test_a_dead_port_is_said() -> None:
     """Nobody listens there."""
     with socket.socket() as free:
