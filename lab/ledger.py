@@ -15,6 +15,7 @@ from typing import Any
 from redis.client import Pipeline
 
 from lab import habits, hosts
+from lab.archive import Archives, archived_report, archived_runs
 from lab.card import HostCards
 from lab.draws import Draws
 from lab.errors import MoveRefused, UnknownRecord
@@ -46,7 +47,7 @@ CLAIM_S = 90_000
 FIGURE_S = 30 * 86_400
 
 
-class Ledger(Proposals, Draws):
+class Ledger(Archives, Proposals, Draws):
     """The one writer of requests, experiments, runs, progress and reports; any process may hold one."""
 
     # -- requests ------------------------------------------------------------------------------------------------
@@ -136,9 +137,16 @@ class Ledger(Proposals, Draws):
         return self._read_many(Experiment, self.client.zrange(_conversation(conversation), 0, -1))
 
     def runs(self, experiment_id: str) -> list[Run]:
-        """The runs of an experiment by number; empty before it is approved."""
+        """The runs of an experiment by number, of an old one from its file; empty before it is approved.
+
+        Raises:
+            UnknownRecord: there is no such experiment.
+            NotHereError: it is archived on another machine.
+        """
         experiment = self.experiment(experiment_id)
-        return self._read_many(Run, [f"{experiment_id}/{n}" for n in range(1, experiment.total_runs + 1)])
+        first = experiment.archive.n_runs + 1 if experiment.archive else 1
+        ids = [f"{experiment_id}/{n}" for n in range(first, experiment.total_runs + 1)]
+        return [*archived_runs(experiment), *self._read_many(Run, ids)]
 
     def approve(self, experiment_id: str, by: str) -> Experiment:
         """The experiment is approved and its runs are queued, once.
@@ -304,9 +312,9 @@ class Ledger(Proposals, Draws):
         return self._transact(write, record_key(experiment_id))
 
     def report(self, experiment_id: str, revision: int) -> str | None:
-        """The report's JSON; None when there is none."""
+        """The report's JSON, of an old experiment from its file; None when there is none. Raises NotHereError."""
         found: str | None = self.client.hget(f"{PREFIX}report:{experiment_id}", str(revision))
-        return found
+        return found or archived_report(self.experiment(experiment_id), revision)
 
     def figure(self, raw: Client, experiment_id: str, revision: int, name: str) -> bytes | None:
         """A figure's bytes, read with a client that does not decode; None when it is gone (kept 30 days)."""

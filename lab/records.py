@@ -71,7 +71,7 @@ class Records:
         found = (client or self.client).hgetall(record_key(record_id))
         if not found:
             raise UnknownRecord(record_id)
-        return _load(cls, found)
+        return load(cls, found)
 
     def _read_many(self, cls: type[R], ids: list[str]) -> list[R]:
         with self.client.pipeline(transaction=False) as pipe:
@@ -83,7 +83,7 @@ class Records:
     def _readable(self, cls: type[R], record_id: str, found: dict[str, str]) -> R | None:
         """The record; None, with one line in the log, where it cannot be read: the others must not wait for it."""
         try:
-            return _load(cls, found)
+            return load(cls, found)
         except ValueError as error:
             if record_id not in self._unreadable:
                 log.error("%s cannot be read and is passed over: %s", record_id, str(error).splitlines()[0])
@@ -129,5 +129,6 @@ def _dump(record: Record) -> dict[str, str]:
     return {k: json.dumps(v, ensure_ascii=False) for k, v in record.model_dump(mode="json").items()}
 
 
-def _load(cls: type[R], found: dict[str, str]) -> R:
+def load(cls: type[R], found: dict[str, str]) -> R:
+    """The record of a hash's fields. Raises ValueError where this version cannot read it."""
     return cls.model_validate({k: json.loads(v) for k, v in found.items()})

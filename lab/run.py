@@ -155,6 +155,15 @@ class Estimate(Record):
     """What has to be said of it: that it takes more than a day, or longer than the person has."""
 
 
+class Archive(Record):
+    """Where the runs and reports of an old experiment are, since they are no longer in Redis."""
+
+    host: str
+    file: str
+    n_runs: int
+    """Runs 1 to this one are in the file; later ones, of a retry, in Redis."""
+
+
 class Experiment(Record):
     """A plan with an owner and a conversation."""
 
@@ -180,6 +189,8 @@ class Experiment(Record):
     finished_at: float | None = None
     report_revision: int = 0
     """Revision of the last report that was written; 0 means none yet."""
+    archive: Archive | None = None
+    """None while its runs are in Redis."""
 
     @property
     def total_runs(self) -> int:

@@ -164,6 +164,7 @@ class Settings(BaseSettings):
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     data_root: Folder | None = None
     datasets: dict[str, Folder] = {}
+    archive_days: float = Field(30.0, ge=0, le=36_500)
     admins: tuple[str, ...] = ()
     slack: SlackSettings = SlackSettings()
     model: ModelSettings = ModelSettings()

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from lab.archive import archived_since
 from lab.records import index_key, record_key
 from lab.run import FINAL_RUN, Run, RunResult, Usage
 from lab.store import Client
@@ -36,10 +37,16 @@ class Used:
 
 
 def ended_since(client: Client, since: float) -> Iterator[Used]:
-    """Every run that ended at `since` or later and had a card, in no order. Runs that go on are not among them."""
+    """Every run that ended at `since` or later and had a card, in no order. Runs that go on are not among them.
+
+    Raises NotHereError where an experiment of that time is archived on another machine.
+    """
     ids = [run_id for state in sorted(FINAL_RUN) for run_id in client.zrange(index_key("run", state), 0, -1)]
     for start in range(0, len(ids), CHUNK):
         yield from _chunk(client, ids[start : start + CHUNK], since)
+    for run in archived_since(client, since):
+        if run.started_at:
+            yield Used(run.id, run.experiment_id, run.owner, run.finished_at or 0.0, run.used, run.lost_gpu_s)
 
 
 def _chunk(client: Client, ids: list[str], since: float) -> Iterator[Used]:

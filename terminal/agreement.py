@@ -6,7 +6,7 @@ import json
 import os
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -96,10 +96,12 @@ def _look(settings: Settings, client: Client, now: float) -> Agreement:
     # Directories first: one that is made while the ledger is read has its run there.
     directories = list(_directories(settings.runs_dir))
     runs = _runs(client)
+    archived = {i: e.archive.n_runs for i, e in experiments.items() if e and e.archive}
     found = [
         *_records(runs, experiments),
         *_results(settings, runs),
-        *_unknown_directories(settings, runs, directories),
+        *_unknown_directories(settings, runs, archived, directories),
+        *_archives(settings, experiments),
         *_leases(client, runs),
         *_requests(client, now),
         *_reports(experiments, now),
@@ -128,11 +130,24 @@ def _results(settings: Settings, runs: dict[str, Held]) -> Iterator[Disagreement
 
 
 def _unknown_directories(
-    settings: Settings, runs: dict[str, Held], directories: Iterable[str]
+    settings: Settings, runs: dict[str, Held], archived: Mapping[str, int], directories: Iterable[str]
 ) -> Iterator[Disagreement]:
-    unknown = (i for i in directories if i not in runs)
+    unknown = (i for i in directories if i not in runs and not _is_archived(i, archived))
     fix = f"they lie below {settings.runs_dir} and belong to another ledger: move them away, or restore its backup"
     yield _said("run directories of no run in this ledger", unknown, fix)
+
+
+def _is_archived(run_id: str, archived: Mapping[str, int]) -> bool:
+    experiment_id, _, number = run_id.partition("/")
+    return int(number) <= archived.get(experiment_id, 0)
+
+
+def _archives(settings: Settings, experiments: dict[str, Experiment | None]) -> Iterator[Disagreement]:
+    """Of other hosts' files nothing can be said here."""
+    here = [e for e in experiments.values() if e and e.archive and e.archive.host == settings.host]
+    without = (e.id for e in here if e.archive and not Path(e.archive.file).is_file())
+    fix = f"their archive.json.gz is no longer below {settings.runs_dir}: put it back, or restore a backup"
+    yield _said("archived experiments without their file", without, fix)
 
 
 def _leases(client: Client, runs: dict[str, Held]) -> Iterator[Disagreement]:

@@ -22,6 +22,7 @@ from pydantic import ValidationError
 
 from lab import snapshot, store
 from lab.errors import OperatorError, StoreAwayError
+from lab.ledger import Ledger
 from lab.run import Record
 from lab.settings import Settings
 
@@ -96,6 +97,7 @@ def restore(settings: Settings, path: Path) -> Backup:
             runs.mkdir(parents=True, exist_ok=True)
             for folder in (staging / RUNS).iterdir():  # one by one: runs may be a link to a larger disk
                 shutil.move(folder, runs / folder.name)
+            Ledger(store.connect(settings)).moved(runs, settings.host)
         finally:
             shutil.rmtree(staging, ignore_errors=True)
     return about

@@ -13,6 +13,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from lab import store
+from lab.archive import NotHereError
 from lab.estimate import expected
 from lab.forecast import Forecast, forecasts
 from lab.ledger import Ledger
@@ -50,15 +51,21 @@ def show_experiment(
     experiment_id = experiment_id.split("/")[0]  # a run is shown with its experiment
     experiment = ledger.experiment(experiment_id)
     approved = experiment.approved_at is not None
-    runs = ledger.runs(experiment_id) if approved else []
+    try:
+        runs, away = ledger.runs(experiment_id) if approved else [], None
+    except NotHereError as error:
+        runs, away = [], str(error)
     progress = ledger.progress(run.id for run in runs if run.state not in FINAL_RUN)
     forecast = forecasts(client, [experiment_id]).get(experiment_id)
-    report = ledger.report(experiment_id, experiment.report_revision) if experiment.report_revision else None
+    written = experiment.report_revision if away is None else 0
+    report = ledger.report(experiment_id, written) if written else None
     if console is not None:
         thread = Thread(settings, client, console, "")
         console.print(plan_card(experiment))
         told = ", ".join([_state_words(experiment), *expected(forecast, time.time(), clock)])
         console.print(f"  {told}", markup=False)
+        if away is not None:
+            console.print(f"  {away}", markup=False)
         for run in runs:
             place = forecast.waiting.get(run.number) if forecast else None
             line = run_line(run, experiment.plan, progress.get(run.id), place)

@@ -19,6 +19,7 @@ from lab.run import HOLDS_CARD, Answer, Experiment, Request, RequestState, Run, 
 from lab.settings import Settings
 from lab.store import Client
 from workers import disk
+from workers.archivist import Archivist
 
 log = logging.getLogger(__name__)
 
@@ -120,6 +121,7 @@ class Recovery:
         """When something suspicious was first seen; what is no longer seen is forgotten."""
         self._report_tries: dict[str, int] = {}
         self._earlier_looked_for = False
+        self._archivist = Archivist(self.ledger, settings, clock)
 
     def step(self) -> None:
         """One round over everything that may have lost its next step."""
@@ -133,6 +135,7 @@ class Recovery:
         seen |= {self._suspect_report(e) for e in due if not _has_entry(entries, f"{e.id}-report-")}
         self._resume_where_there_is_room()
         self._expire_plans()
+        self._archivist.step(time.time())
         self._since = {key: at for key, at in self._since.items() if key in seen}
 
     def _expire_plans(self) -> None:

@@ -223,3 +223,18 @@ def test_doctor_says_that_they_agree_or_do_not(scene: Scene) -> None:
     (scene.settings.runs_dir / "exp-77" / "1").mkdir(parents=True)
     states = {finding.state for finding in doctor(scene.settings) if finding.part == "ledger"}
     assert states == {"broken"}
+
+
+def test_archived_runs_are_known_and_their_missing_file_is_told_of(
+    scene: Scene,
+) -> None:
+    """Their directories belong to this ledger; the file is all that is left of their results."""
+    scene.end()
+    settings, ledger = scene.settings, scene.ledger
+    assert ledger.archive(scene.id, settings.runs_dir, settings.host, before=time.time() + 1)
+    whole = found(scene)
+    (settings.runs_dir / scene.id / "archive.json.gz").unlink()
+    (without,) = found(scene)
+
+    assert whole == []
+    assert without.startswith(f"archived experiments without their file: 1 ({scene.id})")

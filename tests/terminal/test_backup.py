@@ -12,6 +12,7 @@ import sys
 import tarfile
 import tempfile
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -279,3 +280,24 @@ def test_the_commands_of_the_readme_work(settings: Settings, at_work: str, elsew
     with stores.embedded(elsewhere.model_copy(update={"data_dir": home / "restored"})):
         listed = json.loads(type_in(".venv/bin/overnight list --json", OVERNIGHT_DATA_DIR=str(home / "restored")))
     assert [experiment["id"] for experiment in listed] == [at_work]
+
+
+def test_an_archived_experiment_comes_back_and_is_found_in_its_new_place(
+    settings: Settings, ledger: Ledger, elsewhere: Settings, tmp_path: Path
+) -> None:
+    """Its file lies among the run directories; the record names the folder where it was."""
+    request = ledger.submit("probe", "U1", "terminal:1")
+    assert request is not None
+    experiment = ledger.propose(request.id, Plan(template="probe", models=("probe",)), None, Answer(kind="plan"))
+    assert experiment is not None
+    ledger.approve(experiment.id, "U1")
+    ledger.cancel(experiment.id, "U1")
+    runs = ledger.runs(experiment.id)
+    assert ledger.archive(experiment.id, settings.runs_dir, "lab-a", before=time.time() + 1)
+    backup(settings, tmp_path / "lab.tar.gz")
+    shutil.rmtree(settings.runs_dir)
+
+    restore(elsewhere, tmp_path / "lab.tar.gz")
+
+    with stores.embedded(elsewhere):
+        assert Ledger(stores.connect(elsewhere)).runs(experiment.id) == runs
