@@ -20,7 +20,7 @@ from lab.run import HOLDS_CARD, Room, Run, RunState
 from lab.settings import Settings
 from lab.store import Client
 from workers.accounts import Accounts
-from workers.choice import Binding, Choice, Offer, choose, why_waiting
+from workers.choice import Binding, Offer, choose, why_waiting
 from workers.disk import full_hosts
 from workers.elsewhere import steered, waits_for_another
 from workers.forecast import Forecasts
@@ -38,6 +38,8 @@ LEAVING_S = 10.0
 """A card that its run has left counts as about to be free for so long: nobody else is made to leave one for it."""
 LOOK_EVERY_S = 2.0
 """While no card is free, whether somebody is to make room is decided so often: it means reading the whole queue."""
+LOOK_SHARE = 0.1
+"""Part of a processor that this may take: of 10,000 waiting runs each look takes 2.5 s, so they come less often."""
 WHY: Mapping[Reason, str] = {
     "priority": "higher priority",
     "first look": "its first look",
@@ -160,8 +162,8 @@ class Dispatcher:
         self.accounts.update(holding, now, machines(up, usable(readings, now)))
         self.searches.prune(holding)
         movable = self._movable(holding, sound)
-        idle = not any(offer.free for offer in offers) and not (movable and now >= self._look_at)
-        if idle and not self.forecasts.due():
+        look_due = (movable and now >= self._look_at) or self.forecasts.due()
+        if not look_due and not any(offer.free for offer in offers):
             return []
         began = time.thread_time()
         queued = self.ledger.runs_in(RunState.QUEUED)
@@ -178,20 +180,16 @@ class Dispatcher:
             looked=self.accounts.looks.over,
             timings=self._timings,
         )
-        bound = [] if idle else self._act(choice, offers, movable, now)
+        bound = [binding for binding in steered(choice.bindings, offers) if self._bound(binding)]
+        for preemption in choice.decision.preemptions:
+            self._make_room(preemption, movable[preemption.run_id], now)
         stuck = {run.id: why for run in queued if (why := why_waiting(run, offers))}
         self._tell_waiting(stuck)
         if self.forecasts.due():
             known = self.accounts.predictions.known([*queued, *holding], lengths)
             self.forecasts.publish(now, choice, usage, known, stuck, began)
-        return bound
-
-    def _act(self, choice: Choice, offers: Sequence[Offer], movable: Mapping[str, Run], now: float) -> list[Binding]:
-        """What was chosen is done: runs are bound, others told to make room."""
-        self._look_at = min(now + LOOK_EVERY_S, choice.decision.look_again_at or math.inf)
-        bound = [binding for binding in steered(choice.bindings, offers) if self._bound(binding)]
-        for preemption in choice.decision.preemptions:
-            self._make_room(preemption, movable[preemption.run_id], now)
+        again_at = min(now + LOOK_EVERY_S, choice.decision.look_again_at or math.inf)
+        self._look_at = max(again_at, now + (time.thread_time() - began) / LOOK_SHARE)
         return bound
 
     def _without_quarantined(self, cards: Sequence[Card]) -> list[Card]:

@@ -11,7 +11,7 @@ import pytest
 import redis
 
 from lab.leases import Lease
-from lab.run import RunState
+from lab.run import Room, RunState
 from lab.settings import RunSettings, Settings
 from workers import watch
 from workers.watch import Watch
@@ -26,6 +26,7 @@ class World:
 
     away_at: float
     cancelled_at: float = float("inf")
+    room_at: float = float("inf")
     now: float = 1000.0
     renewed_at: float = 1000.0
     killed_at: float | None = None
@@ -58,6 +59,11 @@ class World:
         return RunState.CANCELLING if self.now >= self.cancelled_at else RunState.RUNNING
 
     fence, wish = 1, None
+
+    @property
+    def room(self) -> Room | None:
+        told = Room(for_run="exp-9/1", reason="shorter", ends_look=False, asked_at=self.room_at)
+        return told if self.now >= self.room_at else None
 
     def wait(self, timeout_s: float) -> int | None:
         self.now += timeout_s
@@ -126,6 +132,21 @@ def test_a_cancelled_trainer_has_its_grace_no_longer_than_its_lease(
     assert ending.how == "cancelled"
     assert world.killed_at
     assert world.killed_at < world.renewed_at + 20
+
+
+@pytest.mark.parametrize(("cancelled_at", "how"), [(float("inf"), "preempted"), (1004.0, "cancelled")])
+def test_a_trainer_that_is_told_to_make_room_has_its_grace_unless_its_run_is_cancelled(
+    cancelled_at: float, how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has a checkpoint to write; and who cancels a run does not want it back in the queue."""
+    world = World(away_at=float("inf"), room_at=1004.0, cancelled_at=cancelled_at)
+
+    ending = followed(world, 60, tmp_path, monkeypatch)
+
+    assert ending.how == how
+    assert world.asked_to_stop
+    assert world.killed_at
+    assert world.killed_at >= world.asked_to_stop[0] + RunSettings().grace_s
 
 
 def test_an_outage_of_forty_seconds_is_ridden_out_with_the_usual_lease(
