@@ -6,17 +6,19 @@ import logging
 import re
 import time
 from collections.abc import Sequence
+from typing import Literal
 
-from agent import commands, desk, edits, planner, preferences
+from agent import commands, designs, desk, edits, planner, preferences
 from agent.desk import Desk
 from agent.orders import read_orders
 from agent.reader import PreviousPlan, named
 from agent.reader.wording import say
 from agent.understand import Defaults, Understood, understand
-from lab import beacons, forecast, habits, hosts, meter, store
+from lab import beacons, forecast, habits, hosts, meter, offers, store
 from lab.errors import OvernightError, UnknownRecord
 from lab.language import is_chinese
-from lab.run import Answer, Experiment, Request, RequestState
+from lab.plan import Plan
+from lab.run import Answer, Design, Experiment, Request, RequestState
 
 log = logging.getLogger(__name__)
 
@@ -48,6 +50,9 @@ def _answer(here: Desk, request: Request) -> str:
     lab = planner.Lab(hosts.hosts(here.client), hosts.cards(here.client), now, forecast.queue(here.client))
     if request.edit is not None:
         return edits.revise(here, request, request.edit, lab)
+    offer = offers.offered(here.client, request.conversation)
+    if offer and (place := designs.choice(request.text, offer.designs, offer.request_id)) is not None:
+        return _pick(here, request, offer, place, lab)
     before = here.ledger.experiments_in(request.conversation)
     told = read_orders(request.text, before[-1].id if before else None)
     if told:
@@ -110,6 +115,9 @@ def _with_model(answer: Answer, understood: Understood) -> Answer:
 def _propose(here: Desk, request: Request, understood: Understood, lab: planner.Lab) -> str:
     assert understood.plan is not None
     plan = understood.plan
+    if designs.wanted(plan) and (kind := _offer(here, request, understood, plan, lab)):
+        return kind
+    offers.withdraw(here.client, request.conversation)
     prepared = planner.prepare(plan, lab, here.ledger, here.settings.limits.max_runs, request.user)
     if prepared.question is not None:
         text = f"{prepared.question}\nNothing was started."
@@ -118,6 +126,54 @@ def _propose(here: Desk, request: Request, understood: Understood, lab: planner.
     answer = _with_model(Answer(kind="plan", text=understood.reply), understood)
     here.ledger.propose(request.id, prepared.plan, prepared.estimate, answer)
     return "plan"
+
+
+def _offer(here: Desk, request: Request, understood: Understood, plan: Plan, lab: planner.Lab) -> str | None:
+    """The request is answered with designs to choose among; None where a run's length is not known."""
+
+    def prepare(design: Plan) -> planner.Prepared:
+        return planner.prepare(design, lab, here.ledger, here.settings.limits.max_runs, request.user)
+
+    whole = prepare(plan.model_copy(update={"budget": None}))
+    if whole.question is None and whole.estimate is None:
+        return None
+    made: tuple[Design, ...] = ()
+    text = f"{whole.question}\nNothing was started."
+    if whole.estimate is not None:
+        each_h = whole.estimate.gpu_hours / plan.n_runs
+        most = here.settings.limits.max_runs
+        made = designs.candidates(plan, each_h, most, lambda design: prepare(design).estimate)
+        known = designs.reached(plan, here.ledger)
+        text = designs.text(plan, made, each_h, known) if made else designs.no_room(plan, each_h)
+    kind: Literal["designs", "question"] = "designs" if made else "question"
+    if made:
+        offer = offers.Offer(request_id=request.id, user=request.user, designs=made)
+        offers.offer(here.client, request.conversation, offer)
+    here.ledger.answer(request.id, _with_model(Answer(kind=kind, text=text, designs=made), understood))
+    return kind
+
+
+def _pick(here: Desk, request: Request, offer: offers.Offer, place: int, lab: planner.Lab) -> str:
+    """The design is checked once more, proposed, and approved: its figures stood where it was picked."""
+    plan = offer.designs[place].plan
+    if request.user != offer.user and request.user not in here.settings.admins:
+        return _say_only(here, request, designs.WORDS.say("not_yours", is_chinese(plan.request_text), user=offer.user))
+    prepared = planner.prepare(plan, lab, here.ledger, here.settings.limits.max_runs, offer.user)
+    if prepared.question is not None:
+        return _say_only(here, request, f"{prepared.question}\nNothing was started.")
+    first = offers.pick(here.client, request.conversation, request.id)
+    if first != request.id:
+        return _say_only(here, request, designs.WORDS.say("picked", is_chinese(plan.request_text), id=first))
+    answer = Answer(kind="plan", text=offer.designs[place].name)
+    made = here.ledger.propose(request.id, prepared.plan, prepared.estimate, answer)
+    if made is not None:
+        here.ledger.approve(made.id, request.user)
+    return "plan"
+
+
+def _say_only(here: Desk, request: Request, text: str) -> str:
+    here.ledger.answer(request.id, Answer(kind="question", text=text))
+    return "question"
 
 
 def _about(here: Desk, request: Request, before: Sequence[Experiment]) -> tuple[Experiment | None, str | None]:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from bot.conversation import Conversation
 from bot.outbox import Note, Posted
 from bot.render.alert import alert_card, clock, digest, said
-from bot.render.answer import words
+from bot.render.answer import choices, words
 from bot.render.cards import cards
 from bot.render.message import Message, message, plain
 from bot.render.plan import plan_card
@@ -89,6 +89,8 @@ class Desk:
         elif answer.kind == "cards":
             shown = cards(self._ledger.shown_cards(), self._ledger.card_uses(), time.time())
             self._once(note, note.subject, "answer", shown, unsure)
+        elif answer.kind == "designs":
+            self._once(note, note.subject, "answer", [choices(answer, note.subject)], unsure)
         else:
             self._once(note, note.subject, "answer", [words(answer, in_channel=not note.place.is_direct)], unsure)
 

@@ -121,14 +121,27 @@ class Spent(Record):
 class Answer(Record):
     """What a request came to; the text is what the person reads."""
 
-    kind: Literal["plan", "question", "refusal", "reply", "cards", "error", "revised", "withdrawn"]
+    kind: Literal["plan", "designs", "question", "refusal", "reply", "cards", "error", "revised", "withdrawn"]
     """`revised`: the plan's card says it; `withdrawn`: its message was changed or deleted, so nothing is said."""
     text: str = ""
     experiment_id: str | None = None
     note: str | None = None
     """Said beside the answer: that the language model did not answer and this is the reader's plan."""
+    designs: tuple[Design, ...] = ()
+    """Plans to choose among, the best first; each was checked, and a pick starts it."""
     spent: Spent | None = None
     """What the language model took for it; None where it was not asked."""
+
+
+class Design(Record):
+    """One way to find a best value within a budget."""
+
+    name: str
+    """`Bayesian search`, in the asker's language."""
+    plan: Plan
+    estimate: Estimate
+    reason: str
+    """What speaks for it, and against."""
 
 
 class Estimate(Record):

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import getpass
 from pathlib import Path
 
 from rich.console import Console
-from rich.prompt import Confirm
+from rich.prompt import Confirm, Prompt
 
 from lab import freecards, store
 from lab.errors import MoveRefused, StoreAwayError
+from lab.run import Answer
 from lab.settings import Settings
 from terminal.thread import Thread
 
@@ -23,15 +25,37 @@ def run(settings: Settings, client: store.Client, console: Console, text: str, *
     thread = Thread(settings, client, console, getpass.getuser())
     answer = thread.ask(text)
     thread.show_answer(answer)
+    if answer.kind == "designs":
+        answer = _picked(thread, answer, console, yes)
     if answer.kind == "reply" and thread.wishes_card():
         return _wait_for_card(thread)
     if answer.kind != "plan" or answer.experiment_id is None:
         return 0 if answer.kind in ("reply", "cards") else 1
-    if not yes and not _agreed(console):
+    if not _is_approved(thread, answer.experiment_id) and not yes and not _agreed(console):
         thread.ledger.cancel(answer.experiment_id, thread.user)
         console.print("not run" if console.is_terminal else "not run: give --yes to run without asking")
         return 1
     return _run(thread, answer.experiment_id, out)
+
+
+def _picked(thread: Thread, answer: Answer, console: Console, yes: bool) -> Answer:
+    """What became of the design that was picked: the first one with --yes, none where nobody can be asked."""
+    number = "1" if yes else None
+    if not yes and console.is_terminal:
+        numbers = [str(n) for n in range(1, len(answer.designs) + 1)]
+        with contextlib.suppress(KeyboardInterrupt, EOFError):
+            number = Prompt.ask("Which one?", console=console, choices=[*numbers, "none"], default="1")
+    if number is None or number == "none":
+        console.print("none was started" if console.is_terminal else "none was started: give --yes to run the first")
+        return answer
+    picked = thread.ask(number)
+    thread.show_answer(picked)
+    return picked
+
+
+def _is_approved(thread: Thread, experiment_id: str) -> bool:
+    """True for a design, whose pick is its approval."""
+    return thread.ledger.experiment(experiment_id).approved_at is not None
 
 
 def _agreed(console: Console) -> bool:
@@ -57,7 +81,8 @@ def _wait_for_card(thread: Thread) -> int:
 
 def _run(thread: Thread, experiment_id: str, out: Path) -> int:
     try:
-        thread.ledger.approve(experiment_id, thread.user)
+        if not _is_approved(thread, experiment_id):
+            thread.ledger.approve(experiment_id, thread.user)
     except MoveRefused as refused:
         thread.console.print(str(refused), markup=False)
         return 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -11,7 +12,7 @@ from slack_bolt import Ack, App
 from bot.conversation import Conversation
 from bot.listeners.intake import Intake
 from bot.render import plan, progress, report
-from bot.render.answer import STORE_AWAY_PRESS, gone, not_yours, too_late
+from bot.render.answer import PICK, STORE_AWAY_PRESS, gone, not_yours, too_late
 from bot.render.message import plain
 from bot.render.text import escape
 from lab.errors import MoveRefused, RequestError, StoreAwayError, UnknownRecord
@@ -44,6 +45,11 @@ def listen(app: App, intake: Intake) -> None:
         ack()
         press(body, "cancel", "cancelled", lambda ledger, e, user: ledger.cancel(e.id, user), intake)
 
+    @app.action(re.compile(rf"^{PICK}_\d$"))
+    def on_pick(ack: Ack, body: dict[str, Any]) -> None:
+        ack()
+        _submit_pick(body, intake)
+
     for action, verb in ORDERS.items():
         app.action(action)(_on_order(verb, intake))
 
@@ -56,6 +62,16 @@ def _on_order(verb: Verb, intake: Intake) -> Callable[..., None]:
         intake.whispers.whisper(place, user, plain(escape(_obeyed(order, user, intake))))
 
     return on_order
+
+
+def _submit_pick(body: dict[str, Any], intake: Intake) -> None:
+    """The pick is a request like any, in the words of the button; the click arriving twice is one."""
+    action, user, place = body["actions"][0], body["user"]["id"], clicked_in(body)
+    claim = f"pick:{place.name}:{user}:{action.get('action_ts')}"
+    try:
+        intake.reach(lambda: intake.ledger.submit(str(action.get("value") or ""), user, place.name, [claim]))
+    except StoreAwayError:
+        intake.whispers.whisper(place, user, plain(STORE_AWAY_PRESS))
 
 
 def _obeyed(order: Order, user: str, intake: Intake) -> str:

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from bot.render.alert import clock
-from bot.render.message import Message, context, message, plain
-from bot.render.text import escape, name, person
+from bot.render.message import Message, actions, button, context, message, plain
+from bot.render.text import cut, escape, name, person
+from lab.estimate import gpu_hours
 from lab.run import Answer, Experiment, ExperimentState
 from lab.when import stamped
 
+PICK = "pick"
+"""Action of the buttons of designs, with the design's number behind it."""
+BUTTON_CHARS = 75
+"""Of a button's label (Slack, Block Kit reference)."""
 NOTHING_SAID = "I have no answer to that; please say it in other words."
 HOW_TO_ANSWER = "To answer, mention me in this thread."
 STORE_AWAY = (
@@ -26,6 +31,20 @@ def words(answer: Answer, in_channel: bool) -> Message:
     shown = plain(stamped(escape(answer.text), clock) or NOTHING_SAID)
     how = HOW_TO_ANSWER if answer.kind == "question" and in_channel else ""
     return message(shown.text, *shown.blocks, context(escape(answer.note or ""), how))
+
+
+def choices(answer: Answer, request_id: str) -> Message:
+    """The designs in words, a button with the figures for each."""
+    shown = words(answer, in_channel=False)
+    labels = [
+        f"{n}: {design.name}, {design.plan.n_runs} runs, {gpu_hours(design.estimate.gpu_hours)} GPU-h"
+        for n, design in enumerate(answer.designs, start=1)
+    ]
+    buttons = [
+        button(cut(label, BUTTON_CHARS), f"{PICK}_{n}", f"design {n} of {request_id}", "primary" if n == 1 else None)
+        for n, label in enumerate(labels, start=1)
+    ]
+    return message(shown.text, *shown.blocks, actions(*buttons))
 
 
 def not_yours(experiment: Experiment, what: str) -> Message:
