@@ -92,11 +92,12 @@ def prepare(plan: Plan, lab: Lab, ledger: Ledger, max_runs: int, owner: str) -> 
         question = _impossible(plan, lab)
     if question is not None:
         return Prepared(plan, question=question)
-    if plan.search != "grid":
-        plan = searches.settled(plan)
     if not lab.hosts or not lab.usable():
         plan = plan.model_copy(update={"notes": (*plan.notes, NO_CARD if lab.hosts else NO_HOST)})
-    return Prepared(plan, _estimate(plan, lab, ledger, owner))
+    estimated = _estimate(plan, lab, ledger, owner)
+    if plan.search != "grid":
+        plan = searches.settled(searches.within_budget(plan, estimated))
+    return Prepared(plan, estimated)
 
 
 PRECISIONS = {"fp16": "amp_fp16", "fp16_amp": "amp_fp16", "amp": "auto", "bf16": "amp_bf16", "bf16_amp": "amp_bf16"}

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from lab.estimate import gpu_hours
 from lab.language import Phrasebook, is_chinese
-from lab.plan import Plan, Point, Range, Scalar, number
+from lab.plan import Assumed, Plan, Point, Range, Scalar, number
 from lab.pruning import rungs
+from lab.run import Estimate
 from lab.space import combinations
 
 WORDS = Phrasebook(
@@ -20,6 +22,10 @@ WORDS = Phrasebook(
             "{axes} has only {n} different points, and the search would try {trials}. Shall I run each of the {n} "
             "once, or draw from a wider range?",
             "{axes} 只有 {n} 个不同的点，而搜索要试 {trials} 次。是把这 {n} 个各跑一次，还是换更大的范围？",
+        ),
+        "demanded": (
+            "at full length they would take about {all} of the {budget} GPU-h",
+            "全部跑完约需 {all} GPU 小时，而预算是 {budget}",
         ),
         "pruned": (
             "runs below the median of the others are stopped early; the estimate counts each at full length",
@@ -54,6 +60,17 @@ def question(plan: Plan) -> str | None:
         axes = ", ".join(plan.in_words(f"axes.{name}") for name in plan.drawn)
         return WORDS.say("too_small", chinese, axes=axes, n=points, trials=plan.trials)
     return None
+
+
+def within_budget(plan: Plan, estimate: Estimate | None) -> Plan:
+    """The plan, with halving where its runs at full length would take more than the budget and no rule was said."""
+    budget = plan.budget.gpu_hours if plan.budget else None
+    if estimate is None or budget is None or plan.prune or estimate.gpu_hours <= budget or not (plan.epochs or 0) > 2:
+        return plan
+    hours = {"all": gpu_hours(estimate.gpu_hours), "budget": number(budget)}
+    reason = WORDS.say("demanded", is_chinese(plan.request_text), **hours)
+    assumed = (*plan.assumed, Assumed(field="prune", reason=reason))
+    return plan.model_copy(update={"prune": "halving", "assumed": assumed})
 
 
 def settled(plan: Plan) -> Plan:

@@ -109,7 +109,8 @@ def test_what_was_reached_before_is_told_or_said_to_be_unknown(ledger: Ledger) -
         finished(ledger, best, higher)
 
     assert designs.reached(plan(), ledger) == (
-        "What has been reached here with resnet50 on digits: val acc 0.930 (exp-2); how much better these get is unknown."
+        "What has been reached here with resnet50 on digits: val acc 0.930 (exp-2); how much better these get is"
+        " unknown."
     )
 
 

@@ -10,6 +10,7 @@ import pytest
 from agent import searches
 from agent.understand import understand
 from lab.plan import Budget, Plan, Range
+from lab.run import Estimate
 
 LR = (1e-5, 0.1)
 
@@ -145,6 +146,17 @@ def test_a_run_of_one_epoch_is_not_stopped_early_and_the_card_says_so() -> None:
 
     assert plan.prune is None
     assert plan.notes == ("a run of 1 epoch is too short to be stopped early, so each runs to its end",)
+
+
+@pytest.mark.parametrize(("hours", "prune"), [(9.0, None), (11.0, "halving")])
+def test_runs_are_stopped_early_where_the_budget_demands_it_and_the_card_says_why(hours: float, prune: str) -> None:
+    """More trials than fit are not cut in silence: halving makes room, as an assumption that one click corrects."""
+    plan = search(budget=Budget(gpu_hours=10))
+    made = searches.within_budget(plan, Estimate(wall_s=60, gpu_hours=hours, cards=1))
+
+    assert made.prune == prune
+    assert made.why("prune") == ("at full length they would take about 11 of the 10 GPU-h" if prune else None)
+    assert searches.within_budget(plan, None) == plan
 
 
 def test_the_ends_of_what_is_drawn_are_checked_against_the_template() -> None:
