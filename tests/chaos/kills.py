@@ -41,7 +41,7 @@ SIGNS = ("lost", "doubled", "overlapping", "unfinished")
 LEASE_S, RENEW_S = 4.0, 0.5
 STEPS, STEP_S = 60, 0.1
 """A run takes 6 s, longer than a lease."""
-LOOK_S, STINT_S, PREEMPT_EVERY_S = 0.5, 1.5, 3.0
+LOOK_S, STINT_S, PREEMPT_EVERY_S = 0.5, 0.7, 2.0
 """So that a run makes room once or twice, if somebody goes first."""
 PAUSE_S = (0.1, 2.5)
 """Between two kills."""
@@ -104,7 +104,7 @@ def _kill(stack: Stack, slack: Simulator, wanted: int, chance: random.Random) ->
     night = Night()
     while sum(night.kills.values()) < wanted:
         stack.step()
-        _keep_busy(stack, night, chance.choice(PRIORITIES))
+        _keep_busy(stack, night)
         part = chance.choices(list(VICTIMS), weights=[WEIGHTS.get(name, 1) for name in VICTIMS])[0]
         found = VICTIMS[part](stack)
         if found:
@@ -118,8 +118,12 @@ def _kill(stack: Stack, slack: Simulator, wanted: int, chance: random.Random) ->
     return night
 
 
-def _keep_busy(stack: Stack, night: Night, priority: Priority) -> None:
-    """A new experiment is approved whenever few runs are left; nothing when Valkey has just been killed."""
+def _keep_busy(stack: Stack, night: Night) -> None:
+    """A new experiment is approved whenever few runs are left; nothing when Valkey has just been killed.
+
+    Each goes before the one that came before it, but for every third.
+    """
+    priority = PRIORITIES[len(night.experiments) % len(PRIORITIES)]
     try:
         ledger = Ledger(store.connect(stack.settings, patient=False))
         open_runs = ledger.runs_in(*(state for state in RunState if state not in FINAL_RUN))
