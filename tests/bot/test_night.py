@@ -11,7 +11,7 @@ def test_a_message_becomes_a_report_in_its_thread(scene: Scene) -> None:
     """The main job of the bot, with the other processes played by the test."""
     root, experiment, plan = scene.planned()
     shown = scene.slack.shown(plan)
-    assert "4 runs = 2 models x 2 seeds, about 4 min on 3 cards, 0.2 GPU-h (rough: no history yet)" in shown
+    assert "4 runs = 2 models x 2 seeds, about 4 min on 3 cards, 0.2 GPU-h, rough: no history yet" in shown
     assert "digits (the only data set on these hosts)" in shown
     assert "3 epochs, lr 0.001, 2 seeds (the lab's default)" in shown
 
