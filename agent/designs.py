@@ -13,7 +13,7 @@ from lab import planwords
 from lab.estimate import duration, gpu_hours
 from lab.language import Phrasebook, is_chinese
 from lab.ledger import Ledger
-from lab.plan import Axis, Plan, Range, Scalar, number
+from lab.plan import Assumed, Axis, Plan, Range, Scalar, number
 from lab.pruning import REDUCTION, rungs
 from lab.report import Report, decimals, fixed, metric_name
 from lab.run import Design, Estimate, ExperimentState
@@ -190,8 +190,11 @@ def expected_share(epochs: int) -> float:
 
 
 def _searched(plan: Plan, how: dict[str, object]) -> Plan:
-    axes = plan.axes | {name: grids.RANGES[name] for name in _tuned(plan)} | {"seed": (0,)}
-    return plan.model_copy(update={"axes": axes, **how})
+    names = _tuned(plan)
+    axes = plan.axes | {name: grids.RANGES[name] for name in names} | {"seed": (0,)}
+    ranged = {f"axes.{name}" for name in names}
+    assumed = tuple(Assumed(field=a.field, reason=grids.WIDE) if a.field in ranged else a for a in plan.assumed)
+    return plan.model_copy(update={"axes": axes, "assumed": assumed, **how})
 
 
 def _gap(plan: Plan, trials: int) -> float:

@@ -25,13 +25,14 @@ def run(settings: Settings, client: store.Client, console: Console, text: str, *
     thread = Thread(settings, client, console, getpass.getuser())
     answer = thread.ask(text)
     thread.show_answer(answer)
-    if answer.kind == "designs":
+    picks = answer.kind == "designs"
+    if picks:
         answer = _picked(thread, answer, console, yes)
     if answer.kind == "reply" and thread.wishes_card():
         return _wait_for_card(thread)
     if answer.kind != "plan" or answer.experiment_id is None:
         return 0 if answer.kind in ("reply", "cards") else 1
-    if not _is_approved(thread, answer.experiment_id) and not yes and not _agreed(console):
+    if not (yes or picks or _agreed(console)):
         thread.ledger.cancel(answer.experiment_id, thread.user)
         console.print("not run" if console.is_terminal else "not run: give --yes to run without asking")
         return 1
@@ -81,11 +82,11 @@ def _wait_for_card(thread: Thread) -> int:
 
 def _run(thread: Thread, experiment_id: str, out: Path) -> int:
     try:
-        if not _is_approved(thread, experiment_id):
-            thread.ledger.approve(experiment_id, thread.user)
+        thread.ledger.approve(experiment_id, thread.user)
     except MoveRefused as refused:
-        thread.console.print(str(refused), markup=False)
-        return 1
+        if not _is_approved(thread, experiment_id):  # a design is by its pick, a moment after its plan is shown
+            thread.console.print(str(refused), markup=False)
+            return 1
     try:
         report = thread.follow(experiment_id)
     except KeyboardInterrupt:

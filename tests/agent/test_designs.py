@@ -55,6 +55,7 @@ def test_three_designs_fit_the_budget_and_say_what_they_cost() -> None:
 
     assert {design.plan.search for design in found} == {"grid", "random", "bayesian"}
     assert all(0 < design.estimate.gpu_hours <= 10 for design in found)
+    assert {d.plan.why("axes.lr") for d in found if d.plan.drawn} == {"a usual range, since none was named"}
     assert [design.plan.n_runs for design in found if design.plan.search == "bayesian"] == [28]
     assert next(d for d in found if d.plan.search == "grid").plan.axes["seed"] == (0, 1, 2)
 

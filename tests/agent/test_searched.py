@@ -151,12 +151,14 @@ def test_runs_that_were_never_drawn_are_no_points() -> None:
     asked = experiment()
     runs = six(asked)[:4]
     waiting = Point(model="resnet18", dataset="digits", params={"batch_size": 64, "seed": 0})
-    late = {"state": RunState.CANCELLED, "result": None, "to_draw": True, "point": waiting}
+    why = "not run: the budget of 1 GPU-h is used up (1.02)"
+    late = {"state": RunState.CANCELLED, "result": None, "to_draw": True, "point": waiting, "message": why}
     runs += [run(asked, n, 0.0, None, **late) for n in (5, 6)]
     built = report(asked, runs)
 
     assert len(built.rows) == 4
     assert (built.n_ok, built.n_cancelled) == (4, 2)
+    assert built.warnings == (f"{why} (exp-3/5 and exp-3/6)",)
 
 
 def test_two_models_have_a_search_each_and_are_not_compared() -> None:
