@@ -36,6 +36,10 @@ class AgentWorker(Worker):
         desk.load()
         super().bootstrap(*args, **kwargs)
 
+    def work(self, *args: Any, **kwargs: Any) -> bool:
+        """RQ's pool wants a scheduler beside each worker: nothing here needs one, and it outlives a kill."""
+        return super().work(*args, **kwargs | {"with_scheduler": False})
+
     def setup_work_horse_signals(self) -> None:
         """In the child: it dies with the worker; RQ would let it answer on in nobody's sight, `up` ended or not."""
         super().setup_work_horse_signals()  # type: ignore[no-untyped-call]

@@ -121,6 +121,19 @@ def test_what_a_killed_pool_held_is_let_go_of_by_the_next_one(
     assert kept == [f"{request.id}-1"]
 
 
+def test_nothing_of_a_killed_agent_is_left(pool: Agent, ledger: Ledger, store: stores.Client) -> None:
+    """RQ's scheduler processes went on alone, one more with each kill, and asked an ended Valkey for work."""
+    assert ledger.submit("hi", "U1", "slack:1")
+    process = psutil.Process(pool.start().pid)
+    child = psutil.Process(int(until(lambda: store.get("test:stuck"))))
+    everything = process.children(recursive=True)
+
+    process.kill()
+
+    assert child in everything
+    assert psutil.wait_procs(everything, timeout=10)[1] == []
+
+
 def test_a_worker_of_another_machine_is_not_buried(settings: Settings, store: stores.Client) -> None:
     """Its process id says nothing here."""
     client = bytes_client(settings)
