@@ -134,7 +134,7 @@ def _keep_busy(stack: Stack, night: Night) -> None:
 
 
 def _approve(ledger: Ledger, priority: Priority) -> Experiment:
-    request = ledger.submit("probe", USER, f"slack:T0LAB:{CHANNEL}:1.000001")
+    request = ledger.submit("probe", USER, f"slack:T0LAB:{CHANNEL}:1700000000.000001")
     assert request is not None
     axes = {"steps": (STEPS,), "step_s": (STEP_S,), "seed": (0, 1, 2)}
     plan = Plan(template="probe", models=("probe",), axes=axes, priority=priority)  # type: ignore[arg-type]
