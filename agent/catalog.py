@@ -50,6 +50,8 @@ class Catalog:
     families: dict[str, str]
     sources: dict[str, Source]
     outside: re.Pattern[str]
+    han: re.Pattern[str]
+    """The names with Chinese characters in them."""
 
 
 @cache
@@ -75,12 +77,23 @@ def catalog() -> Catalog:
         names=names,
         families={squash(a): name for name, aliases in kept["families"].items() for a in aliases},
         sources=sources,
+        han=re.compile("|".join(sorted((n for n in names if not n.isascii()), key=len, reverse=True)), re.IGNORECASE),
         outside=re.compile(rf"(?<![A-Za-z0-9])(?:{'|'.join(kept['outside'])})(?![A-Za-z0-9+])", re.IGNORECASE),
     )
 
 
 def find(text: str) -> Iterator[Found]:
-    """Every known name in the text from left to right, the longest first where several begin at one place."""
+    """Every known name in the text from left to right, the longest first where several begin at one place; a Chinese
+    one may hold another (`中文bert`), which comes after it."""
+    yield from sorted((*_han(text), *_pieces(text)), key=lambda found: found.start)
+
+
+def _han(text: str) -> Iterator[Found]:
+    known = catalog()
+    return (Found(*m.span(), *known.names[m[0].lower()]) for m in known.han.finditer(text))
+
+
+def _pieces(text: str) -> Iterator[Found]:
     pieces = list(PIECE.finditer(text))
     index = 0
     while index < len(pieces):

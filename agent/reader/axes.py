@@ -72,11 +72,11 @@ AXES: tuple[Axis, ...] = (
     Axis("momentum", r"momentums?|动量", high=0.99999),
     Axis("beta1", r"beta[ _]?1|β1", high=0.99999),
     Axis("beta2", r"beta[ _]?2|β2", high=0.99999999),
-    Axis("image_size", r"(?:image|img|input)[ _-]?(?:size|sz|res(?:olution)?)s?|imgsz|resolutions?|res|input|分辨率|(?:输入|图像|图片)(?:尺寸|大小|分辨率)?|尺寸", "int", "log2", 1, 8192),
+    Axis("image_size", r"(?:image|img|input|crop)[ _-]?(?:size|sz|res(?:olution)?)s?|imgsz|img|crops?|resolutions?|res|input|分辨率|(?:输入|图像|图片)(?:尺寸|大小|分辨率)?|尺寸", "int", "log2", 1, 8192),
     Axis("mixup_alpha", r"mix[ _-]?up(?:[ _-]?alphas?)?", high=100),
     Axis("cutmix_alpha", r"cut[ _-]?mix(?:[ _-]?alphas?)?", high=100),
     Axis("temperature", r"temperatures?|temp|tau|温度(?:系数|参数)?", scale="linear", open_low=True),
-    Axis("grad_clip", r"(?:grad(?:ient)?[ _-]?clip(?:ping)?(?:[ _-]?(?:norm|value))?|clip[ _-]?(?:norm|grad(?:_norm)?)|max[ _-]?grad[ _-]?norm|梯度裁剪)", open_low=True),
+    Axis("grad_clip", r"(?:grad(?:ient)?s?[ _-]?(?:norm[ _-]?)?clip(?:ping|ped)?(?:[ _-]?(?:norm|value))?|clip(?:ping)?[ _-]?(?:norm|(?:the )?grad(?:ient)?s?(?:[ _-]?norm)?)|max[ _-]?grad[ _-]?norm|梯度裁剪)", open_low=True),
     Axis("lora_rank", r"lora[ _-]?(?:ranks?|r)|ranks?|r(?=\s*=\s*\d)|秩", "int", "log2", 1, 100_000),
     Axis("lora_alpha", r"lora[ _-]?alphas?", "float", "log2", open_low=True),
     Axis("n_heads", r"(?:n|num(?:ber of)?)?[ _-]?(?:attention )?heads?|(?:注意力)?头数", "int", "log2", 1, 10_000),
@@ -90,6 +90,9 @@ AXES: tuple[Axis, ...] = (
     Axis("fold", r"folds?|折", "int", "linear", 0, 1000),
     Axis("num_workers", r"num[ _-]?workers|dataloader workers", "int", "linear", 0, 1024),
     Axis("data_fraction", r"(?:data|train(?:ing)?)[ _-]?(?:fractions?|ratios?|percent)|数据(?:比例|量)", open_low=True, high=1),
+    Axis("mask_ratio", r"mask(?:ing)?[ _-]?(?:ratios?|rates?|prob(?:ability)?)|掩码(?:率|比例)", open_low=True, high=0.999),
+    Axis("lora_dropout", r"lora[ _-]?drop[ _-]?out", high=0.999),
+    Axis("layer_decay", r"layer[ _-]?(?:wise)?[ _-]?(?:lr[ _-]?)?decay|llrd|逐层衰减", open_low=True, high=1),
     Axis("gamma", r"gammas?|γ", high=1000),
     Axis("ema_decay", r"ema[ _-]?decay", high=0.9999999),
     Axis("alpha", r"(?<!mixup )(?<!cutmix )(?<!lora )alphas?", high=1e6),
@@ -156,6 +159,16 @@ SPLIT = re.compile(
 """`effective batch 256 via grad accum (32x8)`"""
 
 
+FOLDS = re.compile(
+    rf"(?P<n>{COUNT})[\s-]*folds?\s*(?:stratified\s*)?(?:cv|cross[\s-]*valid\w*)|(?P<n2>{COUNT})\s*折(?:交叉验证)?",
+    FLAGS,
+)
+"""`5-fold cv`: as many runs as folds."""
+ON_PIXELS = re.compile(
+    r"(?:\bat|@|\bin)\s*(?P<list>(?:96|112|128|160|192|224|256|288|320|336|384|448|512|518|640|768|896|1024|1280)(?:\s*(?:,|/|and|or|vs\.?|和|与)\s*\d{2,4})*)(?![\d.:]|\s*(?:[A-Za-z%]|轮|步|张|个|次|点))",
+    FLAGS,
+)
+"""`coco at 1280`: the usual sizes of images, where nothing else claims them."""
 WITH_UNIT = {
     "image_size": re.compile(
         r"(?:\b(?:resiz|rescal|upscal|downscal|upsampl|downsampl)\w*\s+(?:up\s+|down\s+)?(?:images?\s+)?to|缩放[到至成])\s*(?P<list2>\d{2,4}(?:\s*(?:,|/|and|和)\s*\d{2,4})*)|(?P<list>(?<![\w.])\d{2,4}(?:\s*(?:px|pixels?|像素)?\s*(?:,|/|and|or|和|与|vs\.?)\s*\d{2,4})*)\s*(?:px|pixels?|像素)(?![A-Za-z])",
@@ -199,10 +212,14 @@ def read(page: Page) -> dict[str, Told]:
             found[name] = Told(tuple(values(match["list"] or match["list2"])), text=match[0])
     if square := page.take(SQUARE):
         found["image_size"] = Told((int(square["list"]),), text=square[0])
+    if folds := page.take(FOLDS):
+        found["fold"] = Told(tuple(range(int(count(folds["n"] or folds["n2"])))), text=folds[0])
     counted = dict(_counted(page))
     for patterns in (FORWARD, DISTANT, DISTANT_RANGE, BACKWARD):
         missing = {n: p for n, p in patterns.items() if n not in found}
         found |= dict(_stated(page, missing))
+    if "image_size" not in found and (pixels := page.take(ON_PIXELS)):
+        found["image_size"] = Told(tuple(values(pixels["list"])), text=pixels[0])
     for name, number in counted.items():
         found[name] = _expecting(found.get(name, Told()), number)
     if "alpha" in found and "lora_rank" in found:

@@ -47,7 +47,9 @@ TIMES: tuple[tuple[re.Pattern[str], str], ...] = (
     (_rx(r"(?P<key>KEY)\s*(?:再|也)?\s*(?:翻倍|加倍|翻一倍|翻番|提高一倍|增加一倍|乘以?[2二两]|doubled|twice (?:as|the))|(?:翻倍|加倍)\s*(?P<key3>KEY)|(?:double|twice|2x)\s+(?:of\s+)?(?:the\s+|my\s+|its\s+)?(?P<key2>KEY)"), "2"),
     (_rx(r"(?:quadruple|four times|4x)\s+(?:the\s+|my\s+)?(?P<key2>KEY)|(?P<key>KEY)\s*(?:翻四倍|变成四倍|quadrupled)"), "4"),
     (_rx(r"(?:triple|three times)\s+(?:the\s+)?(?P<key2>KEY)|(?P<key>KEY)\s*(?:tripled|变成三倍|翻三倍)"), "3"),
-    (_rx(r"(?:quarter)\s+(?:of\s+)?(?:the\s+)?(?P<key2>KEY)"), "0.25"),
+    (_rx(r"\bquarter\s+(?:of\s+)?(?:the\s+)?(?P<key2>KEY)|四分之一的?(?P<key3>KEY)|(?P<key>KEY)\s*(?:降到|变成|改成|为|是)?(?:原来的?)?四分之一"), "0.25"),
+    (_rx(r"\b(?:a |one[- ])?third\s+(?:of\s+)?(?:the\s+)?(?P<key2>KEY)|三分之一的?(?P<key3>KEY)|(?P<key>KEY)\s*(?:降到|变成|改成|为|是)?(?:原来的?)?三分之一"), "/3"),
+    (_rx(r"\b(?:a |one[- ])?tenth\s+(?:of\s+)?(?:the\s+)?(?P<key2>KEY)|十分之一的?(?P<key3>KEY)|(?P<key>KEY)\s*(?:降到|变成|改成|为|是)?(?:原来的?)?十分之一"), "0.1"),
     (_rx(r"(?P<key>KEY)\s*(?:再|要|给我|调)?\s*(?:小|低|降低?|减小|降)(?:了)?一个(?:数量级|量级)|(?:an\s+)?order of magnitude (?:lower|smaller|less)\s+(?P<key2>KEY)|(?P<key3>KEY)\s*(?:an\s+)?order of magnitude (?:lower|smaller)"), "0.1"),
     (_rx(r"(?P<key>KEY)\s*(?:再|要|给我|调)?\s*(?:大|高|提高?|增大|升)(?:了)?一个(?:数量级|量级)|(?:an\s+)?order of magnitude (?:higher|larger|bigger)\s+(?P<key2>KEY)|(?P<key3>KEY)\s*(?:an\s+)?order of magnitude (?:higher|larger)"), "10"),
     (_rx(rf"(?P<key>KEY)\s*(?:by|除以|缩小|/|÷)\s*(?P<div>{COUNT})\s*倍?(?![\d.e])|(?P<div2>{COUNT})\s*x\s*(?:lower|smaller|less)\s+(?P<key2>KEY)"), "/"),
@@ -170,6 +172,8 @@ def values(page: Page, previous: PreviousPlan, told: Changes) -> None:
 
 def _factor(match: re.Match[str], how: str) -> float:
     groups = {k: v for k, v in match.groupdict().items() if v}
+    if how == "/3":
+        return 1 / 3
     if how == "/":
         return 1 / float(count(groups.get("div") or groups["div2"]))
     if how == "*":

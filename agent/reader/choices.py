@@ -32,6 +32,9 @@ WORDS: dict[str, dict[str, str]] = {
         "cross_entropy": r"cross[ _-]?entropy|ce loss|交叉熵", "focal": r"focal(?:[ _-]?loss)?", "label_smoothing_ce": "label smoothing ce",
         "bce": r"bce(?: loss)?|binary cross[ _-]?entropy", "mse": "mse loss", "dice": "dice(?:[ _-]?loss)", "triplet": r"triplet(?:[ _-]?loss)", "supcon": r"supcon|supervised contrastive", "arcface": "arcface",
     },
+    "activation": {
+        "gelu": "gelu", "leaky_relu": r"leaky[ _-]?relu|lrelu", "prelu": "prelu", "relu6": "relu6", "relu": "relu", "silu": "silu|swish", "mish": "mish", "selu": "selu", "elu": "elu", "tanh": "tanh", "swiglu": "swiglu", "geglu": "geglu",
+    },
     "augmentation": {
         "randaugment": r"rand[ _-]?aug(?:ment)?", "autoaugment": r"auto[ _-]?augment(?:ation)?|autoaug", "trivialaugment": r"trivial[ _-]?aug(?:ment)?", "augmix": "augmix",
     },
@@ -45,7 +48,7 @@ PATTERNS = {
 }  # fmt: skip
 AXIS_WORDS = {
     "optimizer": r"optimi[sz]ers?|优化器", "precision": r"precisions?|dtypes?|精度", "scheduler": r"(?:lr )?schedul(?:e|er)s?|调度器|学习率策略",
-    "loss": r"loss(?:es| functions?)?|损失函数", "augmentation": r"aug(?:mentation)?s?|数据增强|增强",
+    "activation": r"activations?(?: functions?)?|激活函数", "loss": r"loss(?:es| functions?)?|损失函数", "augmentation": r"aug(?:mentation)?s?|数据增强|增强",
 }  # fmt: skip
 
 
@@ -62,6 +65,13 @@ class Toggle:
     listed: bool = False
     """True when an item of a list turns it on: `resnet18 on cifar10, mixup, ema`."""
 
+    @property
+    def numbers(self) -> tuple[str, ...]:
+        """The axes whose numbers say that it is on."""
+        if self.axis == "warmup":
+            return ("warmup_epochs", "warmup_ratio", "warmup_steps")
+        return (self.alpha,) if self.alpha else ()
+
 
 TOGGLES = (
     Toggle("mixup", r"mix[ _-]?up", "mixup_alpha", listed=True),
@@ -72,7 +82,8 @@ TOGGLES = (
     Toggle("autoaugment", r"auto[ _-]?aug(?:ment(?:ation)?)?", listed=True),
     Toggle("augmentation", r"(?:data[ _-]?)?augment(?:ation)?s?|(?:data[ _-]?)aug|数据增强|数据增广"),
     Toggle("pretrained", r"pre[ _-]?train(?:ed|ing)?(?: weights)?|imagenet weights|预训练(?:权重)?", listed=True),
-    Toggle("freeze_backbone", r"(?:a )?(?:freez(?:e|ing)|frozen)(?: the)?(?: backbone| encoder)?|冻结\s*(?:骨干(?:网络)?|主干(?:网络)?|backbone|编码器)?", bare=True),
+    Toggle("freeze_backbone", r"(?:a )?(?:freez(?:e|ing)|frozen)(?: the)?(?: backbone| encoder)?|冻(?:结|住)\s*(?:骨干(?:网络)?|主干(?:网络)?|backbone|编码器)?|(?:only|just)\s+(?:train|finetune|fine-tune|tune)(?:ing)?\s+(?:the\s+)?(?:\w+\s+)?head|只(?:训练?|调|微调)(?:最后的?)?(?:分类)?(?:头|最后一层)", bare=True),
+    Toggle("nesterov", r"nesterov", listed=True),
     Toggle("ema", r"ema|指数滑动平均", listed=True),
     Toggle("warmup", r"(?:lr |learning rate )?warm[ _-]?up|预热", "warmup_steps"),
     Toggle("dropout", r"drop[ _-]?out", "dropout"),
@@ -90,7 +101,7 @@ TOGGLES = (
     Toggle("class_weights", r"class[ _-]?weight(?:s|ing)|类别权重"),
 )  # fmt: skip
 STRENGTH = rf"(?:[\s(,]*(?:alpha|α|with alpha|p|rate|of|=|为)?\s*[=:]?\s*(?P<strength>{NUMBER})\s*\)?)?"
-BOTH = r"(?:\bwith\s*(?:and|&|/|vs\.?|or|versus)\s*without|\bw/?\s*(?:and|&|vs\.?|or|/)\s*w/?o\b|\bwithout\s*(?:and|&|vs\.?|or)\s*with\b|有无|有没有|加不加|用不用|带不带|开不开|要不要|加和不加|用和不用|带和不带|开和不开|开关|是否(?:使用|用|加|开启?)?|mit und ohne|con y sin|avec et sans|ablat\w*)"
+BOTH = r"(?:\b(?:with|w/?)\s*(?:and|&|/|vs\.?|or|versus)\s*(?:without|w/?o)\b|\bwithout\s*(?:and|&|vs\.?|or)\s*with\b|有无|有没有|加不加|用不用|带不带|开不开|要不要|加和不加|用和不用|带和不带|开和不开|开关|是否(?:使用|用|加|开启?)?|mit und ohne|con y sin|avec et sans|ablat\w*)"
 OFF = r"(?:\bwithout|\bw/o|\bno|(?<!why )(?<!or )\bnot(?: to)?(?: us(?:e|ing)| with| apply)?|\b(?:do not|don'?t|dont|never|cannot|can'?t)(?: (?:use|add|apply|enable|do|want|need|turn on))?(?: with| any)?|\bavoid|\bdisabl\w+|\bturn(?:ing)? off|\bremove|\bdrop|\bskip|别(?:用|加|开|做|带|使用)?|不(?:用|加|带|开|要|做|使用|需要|想用)?|无需|去掉|关掉|关闭|没有|无|ohne|sin|sans)"
 ON = r"(?:\bwith|\busing|\badd(?:ing)?|\buse|\benabl\w+|\bturn on|\bplus|\+|加上?|开启?|使用|用|带上?|启用)"
 TURN = {
@@ -126,7 +137,8 @@ def read(page: Page, denied: Denied) -> dict[str, tuple[Scalar, ...]]:
     found = _toggles(page)
     for axis, pattern in PATTERNS.items():
         matches = page.take_all(pattern)
-        matches += _bare_schedules(page) if axis == "scheduler" and (matches or SCHEDULING.search(page.text)) else []
+        if axis in BARE and (matches or NAMED[axis].search(page.text)):
+            matches += page.take_all(BARE[axis])
         stated, excluded = negations.sort(
             page.text, [(*m.span(), str(m.lastgroup)) for m in sorted(matches, key=lambda m: m.start())]
         )
@@ -141,15 +153,16 @@ def read(page: Page, denied: Denied) -> dict[str, tuple[Scalar, ...]]:
     return found
 
 
-SCHEDULING = re.compile(rf"(?<![A-Za-z])(?:{AXIS_WORDS['scheduler']})(?![A-Za-z])", FLAGS)
-BARE_SCHEDULE = re.compile(
+NAMED = {axis: re.compile(rf"(?<![A-Za-z])(?:{AXIS_WORDS[axis]})(?![A-Za-z])", FLAGS) for axis in ("scheduler", "loss")}
+BARE = {
+    "scheduler": re.compile(
     r"(?<![A-Za-z])(?:(?P<constant>constant|fixed|恒定|固定(?=和|与|,|/))|(?P<linear>linear|线性)|(?P<exponential>exponential|exp(?!-?\d)|指数)|(?P<polynomial>poly(?:nomial)?)|(?P<step>step|阶梯))(?![A-Za-z]|\s*(?:warm|size|layer|prob|=|\d))", FLAGS
-)  # fmt: skip
-
-
-def _bare_schedules(page: Page) -> list[re.Match[str]]:
-    """`cosine vs step vs constant`: short names, where schedules are the matter."""
-    return page.take_all(BARE_SCHEDULE)
+    ),
+    "loss": re.compile(
+        r"(?<![A-Za-z0-9_])(?:(?P<cross_entropy>ce|xent)|(?P<mse>mse|l2)|(?P<mae>mae|l1)|(?P<huber>huber)|(?P<dice>dice)|(?P<bce>bce)|(?P<poly>poly-?1)|(?P<hinge>hinge)|(?P<nll>nll))(?![A-Za-z0-9_])", FLAGS
+    ),
+}  # fmt: skip
+"""`cosine vs step vs constant`, `focal or ce`: short names, where such are the matter."""
 
 
 ABLATES = re.compile(r"\bablat\w*|消融", FLAGS)
@@ -171,6 +184,11 @@ def _toggles(page: Page) -> dict[str, tuple[Scalar, ...]]:
     return found
 
 
+def both(axis: str, text: str) -> bool:
+    """True when the text wants the toggle on and off, whatever was read of it already."""
+    return any(pattern.search(text) for pattern in _TURNED[axis, "both"])
+
+
 def _turned(toggle: Toggle, how: str, match: re.Match[str], page: Page) -> tuple[str, tuple[Scalar, ...]]:
     strength = match.groupdict().get("strength")
     if strength is None and how == "both" and toggle.alpha:
@@ -179,4 +197,6 @@ def _turned(toggle: Toggle, how: str, match: re.Match[str], page: Page) -> tuple
     if strength and toggle.alpha:
         number = value(strength)
         return toggle.alpha, (0.0, number) if how == "both" else (number,)
+    if how == "off" and toggle.alpha == toggle.axis:
+        return toggle.axis, (0.0,)
     return toggle.axis, TURNS[how]

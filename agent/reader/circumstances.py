@@ -26,6 +26,8 @@ DEADLINE = (
     _rx(rf"{ZH_WHEN}\s*(?:要|给)(?:我)?(?:结果|看到结果|报告|用)"),
     _rx(r"(?:tonight|tomorrow|this weekend) (?:is|would be) (?:fine|ok|enough)"),
 )  # fmt: skip
+UNTIL = _rx(r"(?:until|till|bis)\s+(?:the\s+)?(?P<end>.+)")
+"""Beside a repetition it says when that ends."""
 NOT_BEFORE = _rx(
     rf"(?:\bnot|\b(?:do not|don'?t|never)\s+(?:start|run|launch|begin|queue)(?:\s+(?:it|this|that|them|anything))?|\bno(?:thing)? earlier than)\s+(?:before\s+)?(?P<at>{WHEN})|(?P<zh>{ZH_WHEN})\s*(?:之?前|以前)\s*(?:先|都)?(?:不要|别|不)(?:开始|开跑|跑|启动|训练?)"
 )
@@ -62,6 +64,10 @@ MODE = {
     "few_shot": r"few[- ]?shot|少样本",
     "linear_probe": r"linear[- ]prob(?:e|ing)|线性探测",
 }
+CRON = _rx(
+    r"(?<![\w*/,-])(?P<cron>(?:(?:\d{1,2}(?:[-,]\d{1,2})*(?:/\d{1,2})?|\*(?:/\d{1,2})?)\s+){2}(?:(?:\d{1,2}(?:[-,]\d{1,2})*|\*(?:/\d{1,2})?)\s+){2}(?:\*|[0-7](?:[-,][0-7])*|(?:mon|tue|wed|thu|fri|sat|sun)(?:[-,](?:mon|tue|wed|thu|fri|sat|sun))*))(?![\w*/-])"
+)
+"""`0 2 * * 1-5`: minute, hour, day of the month, month, day of the week."""
 AFTER = _rx(
     r"(?:when|once|after|as soon as|等|等到|在)\s*(?:the )?(?P<what>exp-?\d+(?:/\d+)?|it|this|that|the (?:current|running) (?:one|run|job|experiment)|它|这个|当前(?:的)?(?:实验|任务)?)\s*(?:finish\w*|is (?:done|over|finished)|are done|completes?|ends|(?:跑|训练|做)?完(?:了|成)?(?:以?后|之后)?|结束(?:了)?(?:以?后|之后)?)?"
 )
@@ -105,6 +111,8 @@ def read(page: Page, asks_later: bool) -> Circumstances:
     if wait := page.take(NOT_BEFORE):
         told.schedule = (told.schedule or {}) | {"at": (wait["at"] or wait["zh"]).strip()}
     told.deadline = _deadline(page)
+    if told.deadline and told.schedule and (end := UNTIL.match(told.deadline)):
+        told.schedule, told.deadline = told.schedule | {"until": end["end"]}, None
     _schedule(page, told, asks_later)
     _priority(page, told)
     for search, pattern in SEARCH.items():
@@ -126,6 +134,9 @@ def _deadline(page: Page) -> str | None:
 
 
 def _repeated(page: Page) -> dict[str, Scalar] | None:
+    if (cron := CRON.search(page.left)) and "*" in cron[0]:
+        page.cross(*cron.span())
+        return {"cron": cron["cron"]}
     match = page.take(EVERY)
     if not match:
         return None

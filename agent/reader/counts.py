@@ -23,9 +23,14 @@ def _rx(pattern: str) -> re.Pattern[str]:
 
 
 UNDER_AXES = _rx(
-    rf"(?P<axis>warm[ _-]?up|预热|patience|early[ _-]?stop(?:ping)?|早停)\s*(?:of|for|after|=|:|为)?\s*(?P<n>{COUNT}(?:(?:\s*(?:epochs?|steps?|轮|步)?\s*(?:/|and|or|vs\.?|和|与)\s*\d+)+|(?:\s*,\s*\d+){{2,}}(?:\s*,?\s*(?:and|or|和)\s*\d+)?)?)\s*(?P<unit>epochs?|steps?|iters?|iterations?|轮|步)"
-    rf"|(?P<n2>{COUNT})\s*-?\s*(?P<unit2>epochs?|steps?|iters?|iterations?|轮|步)\s*(?:of\s*|的\s*)?(?:(?:linear|lr|cosine|gradual|线性)\s*)?(?P<axis2>warm[ _-]?up|预热|patience)"
+    rf"(?P<axis>warm[ _-]?up|预热|patience|early[ _-]?stop(?:ping)?|早停)\s*(?:of|for|after|=|:|为|\()?\s*(?P<n>{COUNT}(?:(?:\s*(?:epochs?|steps?|轮|步)?\s*(?:/|and|or|vs\.?|和|与)\s*\d+)+|(?:\s*,\s*\d+){{2,}}(?:\s*,?\s*(?:and|or|和)\s*\d+)?)?)\s*(?P<unit>epochs?|steps?|iters?|iterations?|轮|步)"
+    rf"|(?P<n2>(?:\d+(?:\s*(?:epochs?|steps?|轮|步))?\s*(?:/|,\s*(?:and|or)?|\band\b|\bor\b|\bvs\.?|和|与)\s*)*{COUNT})\s*-?\s*(?P<unit2>epochs?|steps?|iters?|iterations?|轮|步)\s*(?:of\s*|的\s*)?(?:(?:linear|lr|cosine|gradual|线性)\s*)?(?P<axis2>warm[ _-]?up|预热|patience)"
+    rf"|(?P<n3>(?:\d+\s*(?:/|,\s*(?:and|or)?|\band\b|\bor\b|\bvs\.?|和|与)\s*)*{COUNT})\s*(?P<axis3>warm[ _-]?up|预热)\s*(?P<unit3>epochs?|steps?|iters?|iterations?|轮|步)"
 )
+WARMUP_SHARE = _rx(
+    r"(?P<n>\d+(?:\.\d+)?\s?%(?:\s*(?:/|,|and|or|vs\.?|和|与)+\s*\d+(?:\.\d+)?\s?%)*)\s*(?:of\s*|的\s*)?(?:(?:linear|lr|steps?|线性)\s*)*(?:warm[ _-]?up|预热)|(?:warm[ _-]?up|预热)(?:\s*(?:of|for|over|the first|first|[=:]|为|前))*\s*(?P<n2>(?:\d+(?:\.\d+)?\s?%|0?\.\d+(?![\de]))(?:\s*(?:/|,|and|or|vs\.?|和|与)+\s*(?:\d+(?:\.\d+)?\s?%|0?\.\d+(?![\de])))*)"
+)
+"""`3 % warm-up`, `warmup 0.1`: a share of all steps."""
 EPOCHS = (
     _rx(rf"(?P<sign>\+|(?:再(?:多)?|多|plus|add)\s*(?:跑|训练?|加)?\s*)?(?<!=)(?<!= )(?!\d*\.\d+\s+epochs?\s+\d)(?P<n>{COUNT}){MORE}[ \t]*-?[ \t]*(?:个)?[ \t]*{EPOCH}"),
     _rx(rf"(?<!warmup )(?<!warm-up )(?<!warm up )(?:num[_ ]?|n[_ ]?|max[_ ]?)?(?:epochs?|ep(?=\s*[=:])|轮数|训练轮数|épocas|epochen|エポック数?)\s*(?:数)?(?:\s|[=:]|to|of|is|为|是|改成|改为|换成|调到|设为|(?:加|增加|提高|提|升|降|降低|减|减少|缩短|延长)(?:到|至)|到|改|换|→)*(?P<n>{COUNT})(?!\s*[,/、]\s*\d)"),
@@ -95,7 +100,7 @@ class Counts:
     runs_told: int | None = None
     gpu_hours: float | None = None
     wall_hours: float | None = None
-    axes: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    axes: dict[str, tuple[int | float, ...]] = field(default_factory=dict)
     """Warm-up and patience, which have the units of epochs and steps."""
 
     @property
@@ -140,9 +145,12 @@ def _first(page: Page, patterns: tuple[re.Pattern[str], ...]) -> int | float | N
 
 
 def _under_axes(page: Page, told: Counts) -> None:
+    if share := page.take(WARMUP_SHARE):
+        told.axes["warmup_ratio"] = tuple(values(share["n"] or share["n2"]))
     for match in page.take_all(UNDER_AXES):
-        name = (match["axis"] or match["axis2"]).lower()
-        unit, number = (match["unit"] or match["unit2"]).lower(), _numbers(match["n"] or match["n2"])
+        name = (match["axis"] or match["axis2"] or match["axis3"]).lower()
+        unit = (match["unit"] or match["unit2"] or match["unit3"]).lower()
+        number = _numbers(match["n"] or match["n2"] or match["n3"])
         if name.startswith(("warm", "预")):
             told.axes["warmup_epochs" if unit[0] in "e轮" else "warmup_steps"] = number
         else:

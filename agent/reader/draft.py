@@ -92,6 +92,7 @@ def draft_of(text: str, chinese: bool, previous: PreviousPlan | None) -> Draft:
     draft.told = draft.denied.replaced | axis_table.read(page)
     draft.axes.update(choices.read(page, draft.denied))
     _strengths(draft)
+    _settle_toggles(draft)
     if previous is not None:
         changes.values(page, previous, draft.changes)
         if "lr" not in draft.told and (rate := changes.bare(page, previous, draft.changes)) is not None:
@@ -130,6 +131,25 @@ def _strengths(draft: Draft) -> None:
             draft.axes[f"{toggle}_alpha"] = ((0.0,) if both else ()) + told.numbers
             draft.told.pop("alpha", None)
             return
+
+
+def _settle_toggles(draft: Draft) -> None:
+    """`does warm-up matter? 5 epochs of it`: numbers stand for `on`, one of them against 0 where both are meant."""
+    told = {name: found.numbers for name, found in draft.told.items()} | draft.counts.axes
+    for toggle in choices.TOGGLES:
+        numbers = next((name for name in toggle.numbers if told.get(name)), None)
+        turned = draft.axes.get(toggle.axis)
+        if numbers is None or turned == choices.TURNS["off"]:
+            continue
+        if toggle.axis != numbers:
+            draft.axes.pop(toggle.axis, None)
+        both = turned == choices.TURNS["both"] or choices.both(toggle.axis, draft.page.text)
+        if both and len(told[numbers]) == 1 and told[numbers][0]:
+            pair = (0, *told[numbers])
+            if numbers in draft.told:
+                draft.told[numbers] = axis_table.Told(pair, text=draft.told[numbers].text)
+            else:
+                draft.counts.axes[numbers] = pair
 
 
 def _cross_targets(page: Page, pattern: re.Pattern[str]) -> None:

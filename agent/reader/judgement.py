@@ -11,8 +11,9 @@ from itertools import pairwise
 from agent import catalog
 from agent.reader import axes as axis_table
 from agent.reader import negations
+from agent.reader.choices import AXIS_WORDS
 from agent.reader.draft import Draft
-from agent.reader.numbers import FLAGS, Interval
+from agent.reader.numbers import COUNT, FLAGS, Interval, count
 from agent.reader.reading import PreviousPlan
 from agent.reader.wording import GRIDS, say
 from lab.plan import MAX_RUNS, Axis, Scalar, number
@@ -45,7 +46,44 @@ def judge(draft: Draft, previous: PreviousPlan | None) -> None:
     _denials(draft, previous)
     _goal(draft)
     _twice(draft)
+    if previous is None:
+        _named_counts(draft)
     _unusual(draft)
+
+
+NAMED_COUNTS = {
+    kind: re.compile(
+        rf"(?<![-./\w])(?P<n>{COUNT})\s*(?:个|种|款)?\s*(?:different |不同的?)?(?:{words})(?![A-Za-z])(?!\s*(?:each|per|a|every)\b)", FLAGS
+    )
+    for kind, words in (
+        ("models", "models|networks|architectures|backbones|模型|网络"),
+        ("dataset", "data ?sets|数据集"),
+        *((axis, AXIS_WORDS[axis]) for axis in ("optimizer", "loss", "activation", "precision", "scheduler")),
+    )
+}  # fmt: skip
+KINDS = {"models": ("models", "模型"), "dataset": ("data sets", "数据集"), "optimizer": ("optimizers", "优化器"), "loss": ("losses", "损失函数"), "activation": ("activations", "激活函数"), "precision": ("precisions", "精度"), "scheduler": ("schedules", "学习率策略")}  # fmt: skip
+MOST_NAMES = 12
+"""A larger number in front of such a word counts something else."""
+
+
+def _named_counts(draft: Draft) -> None:
+    """`3 models: resnet18 and resnet34`: what is counted and what is named has to agree."""
+    for kind, pattern in NAMED_COUNTS.items():
+        match = pattern.search(draft.page.left)
+        named = _named(draft, kind)
+        if match is None or len(named) < 2 or not 2 <= (n := count(match["n"])) <= MOST_NAMES:
+            continue
+        draft.page.cross(*match.span("n"))
+        if n != len(named):
+            what = KINDS[kind][draft.chinese]
+            draft.doubt("names_differ", n=n, m=len(named), kind=what, list=", ".join(named))
+
+
+def _named(draft: Draft, kind: str) -> list[str]:
+    if kind in ("models", "dataset"):
+        return draft.names.models if kind == "models" else draft.names.datasets
+    axis = draft.axes.get(kind)
+    return [str(v) for v in axis] if isinstance(axis, tuple) else []
 
 
 MOSTLY: dict[str, tuple[float, float]] = {

@@ -20,7 +20,7 @@ def _rx(pattern: str) -> re.Pattern[str]:
 NEVER = r"(?:do not|don'?t|dont|never|cannot|can'?t|shouldn'?t|must not|mustn'?t|should not|does not|doesn'?t|won'?t|will not)"
 RATHER = r"instead of|in place of|rather than|而不是|而非|不是|并非|代替|取代|替代"
 CUE = (
-    rf"(?:(?<!why )(?<!or )(?<!if )(?<!and )\bnot|(?<!and )(?<!or )(?<!& )\bwithout|(?<!and )(?<!/)\bw/o|\b{NEVER}|\bno(?:ne of)?|\bexcept(?:ing)?(?: for)?|\bexclud(?:e|ing)|\b(?:anything|all|everything) but(?! (?:use|with|run|try|change|set|for|on|at)\b)|"
+    rf"(?:(?<!why )(?<!or )(?<!if )(?<!and )\bnot|(?<!and )(?<!or )(?<!& )(?<!vs )(?<!vs\. )\bwithout|(?<!and )(?<!or )(?<!& )(?<!vs )(?<!vs\. )(?<!/)\bw/o|\b{NEVER}|\bno(?:ne of)?|\bexcept(?:ing)?(?: for)?|\bexclud(?:e|ing)|\b(?:anything|all|everything) but(?! (?:use|with|run|try|change|set|for|on|at)\b)|"
     rf"\b(?:instead of|in place of|rather than)|\bavoid(?:ing)?|\bskip(?:ping)?|\bdrop(?:ping)?|\bomit(?:ting)?|\bleave out|\bremove|\bminus|\bohne|\bsans|\bsin|\bsem|"
     r"不(?:要|用|跑|使用|想用|能用|需要|考虑|是|在|选)|而不是|而非|并非|别(?:再)?(?:用|跑|在|选|试|加)|勿用|无需|排除|去掉|剔除|除(?:了|去|开)?|跳过|代替|取代|替代)"
 )
@@ -62,6 +62,13 @@ NO_COUNT = {
     for name, unit in UNITS.items()
 }
 """`not 3 epochs but 5`"""
+TOO_MUCH = {
+    name: _rx(
+        rf"(?P<n>{COUNT})\s*-?\s*(?:个)?\s*(?:{unit})(?![A-Za-z])\s*(?:(?:is|are|was|takes?|seems?|sounds?|looks?)\s+)?(?:(?:a bit|way|far|much|really|maybe)\s+)*(?:too (?:long|many|much|few|short|little|slow)|not enough|overkill|太(?:多|长|久|少|短|慢)|(?:好像|有点|也)?(?:不够|有点[多长久少短]))(?:了|吧)?[^\d,.;]{{0,20}}[\s,.;:!-]*(?:just|so|then|let'?s|maybe|please|pls|how about|what about|那就?|还是)*\s*(?:do|use|make it|go with|try|run|set|train|cut|reduce|change)?(?:\s*(?:it|that|this))?\s*(?:to|for|跑|用|改成?|换成?|来|就)?\s*(?P<new>{COUNT})(?!\s*(?:%|x\b|runs?|hours?|{'|'.join(u for n, u in UNITS.items() if n != name)}))"
+    )
+    for name, unit in UNITS.items()
+}
+"""`30 epochs is too long, do 10`"""
 SEED = r"(?:random )?seeds?|(?:随机)?种子"
 KEYS = {a.name: a.keys for a in axis_table.AXES if a.name not in ("alpha", "fold", "gamma")} | {"seed": SEED}
 NEW = r"\s*,?\s*(?:but|use|using|try|run|take|用|而是|换成?|改成|改用|试)\s*(?:a |the |an )?"
@@ -165,6 +172,10 @@ def read(page: Page, follows: bool = False) -> Denied:
         follows: a thread has a plan, in which a bare number can be looked up.
     """
     found = Denied()
+    for name, pattern in TOO_MUCH.items():
+        for match in page.take_all(pattern):
+            found.add(name, count(match["n"]))
+            found.counts[name] = count(match["new"])
     if not ANY.search(page.left):
         return found
     for name, pattern in NO_COUNT.items():

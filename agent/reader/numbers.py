@@ -97,9 +97,14 @@ CORRECTED = re.compile(
     FLAGS,
 )
 """`lr 0.1, sorry, 0.01`: the first number is not meant."""
-COMMA = re.compile(r"(?<![\d.,])0,(0\d+)(?![\d,.])")
+CORRECTED_KEY = re.compile(
+    rf"(?<![A-Za-z])(?P<key>[A-Za-z_]{{2,14}}|[\u4e00-\u9fff]{{2,4}})\s*[=:]?\s*{NUMBER}[\s,.;?!-]*(?:no,? wait|wait,? no|oops|sorry|scratch that|i mean(?:t)?|make that|不对|哦不|啊不|说错了|打错了|更正)[\s,.;:!-]*(?=(?P=key)\s*[=:]?\s*{NUMBER})",
+    FLAGS,
+)
+"""`lr 0.1, no wait, lr 0.01`"""
+COMMA = re.compile(r"(?<![\d.,])0,(0\d+)(?![\d.]*\d|,\d)")
 COMMA_KEY = re.compile(
-    r"((?:lernraten?|taux d'apprentissage|tasas? de aprendizaje|taxa de aprendizado|dropout)\s*(?:von|de|:|=)?\s*)0,(\d+)(?![\d,.])",
+    r"((?:lernraten?|taux d'apprentissage|tasas? de aprendizaje|taxa de aprendizado|dropout)\s*(?:von|de|:|=)?\s*)0,(\d+)(?![\d.]*\d|,\d)",
     FLAGS,
 )
 """Decimal commas; `0,1` elsewhere is a list of seeds."""
@@ -114,12 +119,46 @@ HAN_VALUE = re.compile(
 """`batch 三十二`"""
 
 
+GLUED = re.compile(
+    r"(?<![A-Za-z0-9_./\-])(lr|wd|bsz?|batch[ _-]?size|batch|drop[ _-]?out|seeds?|epochs?|warm[ _-]?up|momentum|rank|img|imgsz|学习率)(?=\.?\d)",
+    FLAGS,
+)
+"""`lr2e-5 bs128`"""
+EP_GLUED = re.compile(r"(?<![A-Za-z0-9_./\-])ep(?=\d)", FLAGS)
+NAMED = re.compile(r"(?<=[A-Za-z\u4e00-\u9fff])[ \t]+-[ \t]+(?=\.?\d)")
+"""`batch size – 128`: a dash with room on both sides stands for a colon."""
+SLIPS = tuple(
+    (re.compile(rf"\b(?:{slips})\b", FLAGS), word)
+    for word, slips in {
+        "epochs": "epocs?|epohcs?|ephocs?|epchs?|epochss|epoches|eopchs?|epcohs?",
+        "batch": "bacth|btach|bathc|batchs",
+        "learning": "leanring|learing|lerning|learnig|leaning(?= rate)",
+        "train": "trian|tarin|trani|trainn",
+        "compare": "comapre|compre|copmare|camparing|compair",
+        "seeds": "sedes|seedss|seds",
+        "dropout": "droput|drpoout|dropuot|drouput",
+        "weight": "wieght|weigth|wight(?= decay)",
+        "optimizer": "optimzer|optmizer|optimzier|optimiser",
+        "sweep": "swep|sweeep|swepe",
+        "finetune": "fientune|finetun|fintune|fine-?tunne",
+        "cancel": "cancle|cacnel|cansel",
+        "status": "staus|satus|stauts",
+    }.items()
+)
+"""Slips of the fingers in words that the reader goes by; those in names are asked about."""
+
+
 def spell_out(text: str) -> str:
     """The text with numbers in a form that all patterns know: `0.01, 0.02, ..., 0.05` in full where the steps or the
-    ratios lead to the last one, decimal points for commas, 千分之一 as 0.001, and a corrected number left out."""
+    ratios lead to the last one, decimal points for commas, 千分之一 as 0.001, a corrected number left out, and words
+    and numbers apart."""
+    text = GLUED.sub(r"\1 ", EP_GLUED.sub("epochs ", NAMED.sub(": ", text)))
+    for slips, word in SLIPS:
+        text = slips.sub(word, text)
     text = COMMA_KEY.sub(r"\g<1>0.\2", COMMA.sub(r"0.\1", text))
     text = PARTS.sub(lambda m: f"{count(m['n']) / UNITS[m['of']]:.6g}", text)
     text = HAN_VALUE.sub(lambda m: f"{m[1]}{chinese(m[2])}", text)
+    text = CORRECTED_KEY.sub("", text)
     return CORRECTED.sub("", ELLIPSIS.sub(_progression, text))
 
 

@@ -20,6 +20,12 @@ OWN_DATA = re.compile(
 )  # fmt: skip
 """Data that only the asker knows the name of: the lab's usual set must not stand for it."""
 
+HAN_DATA = re.compile(
+    r"[\u4e00-\u9fff]{2,}(?<!这个)(?<!那个)(?<!同样)(?<!一样)(?<!样的)(?<!同一)(?<!一个)(?<!哪个)(?<!什么)(?<!其他)(?<!其它)(?<!他的)(?<!所有)(?<!全部)(?<!整个)(?<!多个)(?<!几个)(?<!两个)(?<!三个)(?<!四个)(?<!默认)(?<!原来)(?<!来的)(?<!前的)(?<!公开)(?<!标准)(?<!验证)(?<!测试)(?<!训练)(?<!不同)(?<!同的)(?<!上的)(?<!上述)(?<!合成)(?<!随机)(?<!换个)(?<!别的)数据集(?!\s*[:=为是叫用]?\s*[A-Za-z])",
+    FLAGS,
+)
+"""`人脸数据集`: a set that is told by what is in it, which no list knows."""
+
 OWN_SCRIPT = re.compile(
     r"(?:\b(?:run|train|use|using|execute|launch|start|try|submit|with|by|python3?|bash|sh|torchrun)\b|训练?|跑|用|执行|运行|提交|启动)[^.;?\n]{0,30}?(?<![\w/])[\w./\-]*\w\.(?:py|sh|ipynb)\b"
     r"|\b(?:my|our|own|custom)\s+(?:own\s+)?(?:\w+\s+)?(?:scripts?|code|notebooks?|training loop|repo|python file|model class|program)\b|(?:自己|我们?|我们的?|自定义|自己写)的?[^,.;]{0,6}(?:脚本|代码|训练程序)",
@@ -52,6 +58,9 @@ def ask(draft: Draft, stated: Reading, most_runs: int) -> None:
     if stated.runs_told and stated.models and stated.runs_told != total:
         draft.note("note_counts", told=stated.runs_told, n=total)
         draft.questions.append(say("runs_differ", draft.chinese, told=stated.runs_told, n=total))
+    if draft.counts.epochs and draft.counts.max_steps:
+        steps = f"{draft.counts.max_steps:,}"
+        draft.questions.append(say("epochs_or_steps", draft.chinese, epochs=draft.counts.epochs, steps=steps))
     if draws and stated.models and not any(isinstance(a, Range) or size(a) > 1 for a in stated.axes.values()):
         unusual = [axis for axis in draft.tunes or () if axis not in grids.RANGES]
         if unusual:
@@ -64,7 +73,8 @@ def ask(draft: Draft, stated: Reading, most_runs: int) -> None:
         draft.questions.append(say("how_many_trials", draft.chinese))
     if not stated.models and not draft.doubts:
         draft.doubt("which_to_tune" if draft.tunes is not None and not stated.datasets else "which_model")
-    if not stated.datasets and OWN_DATA.search(draft.page.text):
+    unnamed = not stated.datasets and OWN_DATA.search(draft.page.text)
+    if unnamed or (not draft.names.datasets and HAN_DATA.search(draft.page.text)):
         draft.questions.append(say("which_dataset", draft.chinese))
 
 

@@ -106,9 +106,10 @@ def _elsewhere(draft: Draft, intent: Intent, previous: PreviousPlan | None) -> b
     """True for a change of an experiment, or a comparison with one, whose plan is not at hand."""
     if previous is not None:
         return False
-    if intent == "compare" and len(draft.names.models) == 1 and commands.named(draft.page.text):
+    named = commands.named(draft.page.text)
+    if intent == "compare" and len(draft.names.models) == 1 and named:
         return True
-    return intent == "modify" and not draft.names.models
+    return not draft.names.models and (intent == "modify" or (intent == "evaluate" and named is not None))
 
 
 def _varies(axes: dict[str, Axis]) -> bool:
