@@ -170,6 +170,17 @@ def rows() -> Iterable[tuple[str, list[Stat | TimeSeries]]]:
                 "calls",
                 more=(("increase(overnight_model_cost_total[1d])", "cost"),),
             ),
+            curves(
+                "Runs within the length told nine in ten times (wanted: 0.9)",
+                "overnight_predictions_within_p90_total / overnight_predictions_total",
+                "{{basis}}",
+            ),
+            curves(
+                "Error of lengths told, log(actual / told)",
+                "overnight_prediction_abs_log_error_total / overnight_predictions_total",
+                "{{basis}}, size",
+                more=(("overnight_prediction_bias", "{{basis}}, bias"),),
+            ),
             curves("Disk free for the data folder", f"overnight_host_disk_free_bytes{HOST}", "{{host}}", unit="bytes"),
             curves(
                 "Memory of Redis",

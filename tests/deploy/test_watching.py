@@ -221,6 +221,7 @@ def fill(client: Client) -> None:
         tally.count_wait(pipe, "normal", 30)
         tally.count_attempt(pipe, "failed", "oom_gpu")
         tally.count_answer(pipe, "plan")
+        tally.count_prediction(pipe, 0.2, within=True, rough=False)
         pipe.execute()
 
 

@@ -30,6 +30,7 @@ NOT_HERE = frozenset(
         "Alerts by rule A",
         "Attempts an hour that went wrong, by cause A",
         "Energy a day, of runs where it is known A",
+        "Language model: calls and cost a day B",
         "Memory of Redis B",
         "PCIe, to and from the card A",
         "PCIe, to and from the card B",
@@ -39,7 +40,8 @@ NOT_HERE = frozenset(
         "Cards held by runs E",
     }
 )
-"""Panels that may be empty: simulated cards tell neither power nor PCIe, none is lost, and nothing went wrong."""
+"""Panels that may be empty: simulated cards tell neither power nor PCIe, none is lost, nothing went wrong, and no
+model has a price."""
 
 
 @pytest.fixture
