@@ -25,6 +25,7 @@ _STAMP = re.compile(
     r"|\[?(?:ERROR|CRITICAL|FATAL|stderr)\]?:?|[-:|])\s*"
 )
 _EXCEPTION = re.compile(r"^(?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*(?=:\s|:?\s*$)")
+_FRAME_LINE = re.compile(r'file "[^"\n]{1,200}", line \d+')
 _FRAME = re.compile(r'File "([^"\n]{1,200})", line (\d+)')
 _INSTALLED = ("site-packages", "dist-packages", "/lib/python", "<frozen", "<string>")
 _DIGITS = str.maketrans("123456789", "000000000")
@@ -75,7 +76,7 @@ class Log:
         lines: those that are not blank, as they stand in the log, stripped.
         low: for matching: lower case, without colours, cut to LONGEST.
         steps: for each line, whether it tells of a step that was taken.
-        text: what the rules are matched against: neither steps nor the bulk of a flood stand in it.
+        text: what the rules are matched against: neither steps nor code nor the bulk of a flood stand in it.
         starts: where the lines of `text` begin.
         index: which lines these are.
     """
@@ -91,7 +92,8 @@ class Log:
     def read(cls, log: str) -> Log:
         lines = [line for line in log[-MOST_CHARACTERS:].splitlines() if line and not line.isspace()]
         low = [_ANSI.sub("", line[:LONGEST]).lower() if "\x1b" in line else line[:LONGEST].lower() for line in lines]
-        shapes = [line.translate(_DIGITS) for line in low]
+        quoted = _quoted(low)
+        shapes = ["" if code else line.translate(_DIGITS) for line, code in zip(low, quoted, strict=True)]
         told = {shape: is_progress(shape) for shape in set(shapes)}
         steps = [told[shape] for shape in shapes]
         index = _telling(shapes, steps)
@@ -200,6 +202,21 @@ def _place(frames: list[str]) -> str:
         if match and not any(part in match.group(1) for part in _INSTALLED):
             return f"{match.group(1)} line {match.group(2)}"
     return ""
+
+
+def _quoted(low: list[str]) -> list[bool]:
+    """For every line, whether a traceback quotes it from a source file: code tells of what may happen, not what did."""
+    quoted, deepest = [], math.inf
+    for line in low:
+        inner = _RANK.sub("", line)
+        indent = len(inner) - len(inner.lstrip())
+        frame = _FRAME_LINE.match(inner.lstrip())
+        quoted.append(not frame and indent > deepest)
+        if frame:
+            deepest = indent
+        elif not quoted[-1]:
+            deepest = math.inf
+    return quoted
 
 
 def _telling(shapes: list[str], steps: list[bool]) -> list[int]:

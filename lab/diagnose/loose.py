@@ -70,6 +70,13 @@ LOOSE: tuple[Rule, ...] = (
         "The run hit its time limit ({}): raise it and resume from the last checkpoint.",
     ),
     _loose(
+        "hang",
+        "kill | stop | abort | terminat | dead | frozen | hung | stuck | signal",
+        r"(?=.*\b(?:last|no|without|since)\b.{0,40}\b(?:line|output|step|log|progress|update|heartbeat|write))"
+        r"(?=.*\d+ ?(?:s|sec|seconds|m|min|minutes|h|hours)\b)(?!.*(?:patience|improve|limit))",
+        "The run stood still ({}): resume once from the last checkpoint, with a stack dump (py-spy) if it repeats.",
+    ),
+    _loose(
         "auth",
         "permission to | unauthori | not authorized | credential | token | login | log in | anonymous | access key",
         r"(?=.*(?:https?|url|api|hub|wandb|s3|gcs|storage|repo|account|request|resource|key|login|log in))"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lab.diagnose.rules import PATH, RANKS, ROOT, SPECIFIC, SYMPTOM, Rule, any_of
+from lab.diagnose.rules import GENERIC, PATH, RANKS, ROOT, SPECIFIC, SYMPTOM, Rule, any_of
 
 MACHINE: tuple[Rule, ...] = (
     # -- faulty cards and hosts --------------------------------------------------------------------------------------
@@ -143,7 +143,15 @@ MACHINE: tuple[Rule, ...] = (
         "The host's NVIDIA driver does not fit{}: run on another host, and have the driver updated or this one "
         "restarted.",
         value=r"((?:CUDA|version|cuda>=) ?[\d.]+)",
-        unless=("starting fabric manager", "fabric manager: completed"),
+        unless=("starting fabric manager", "fabric manager: completed", "cuda initialization:"),
+    ),
+    Rule(
+        "driver_mismatch",
+        GENERIC + 1,
+        any_of("cuda initialization: *driver | cuda initialization: unexpected error"),
+        "The host's NVIDIA driver does not fit{}, so torch saw no card: run on another host, and have the driver "
+        "updated.",
+        value=r"found version ([\d.]+)",
     ),
     Rule(
         "arch_mismatch",
@@ -211,6 +219,15 @@ MACHINE: tuple[Rule, ...] = (
         otherwise="of the run",
         unless=("trying another", "using port", "trying port", "instead"),
     ),
+    Rule(
+        "port_in_use",
+        SPECIFIC + 6,
+        any_of("failed to bind to | could not bind to | cannot bind to | unable to bind to"),
+        "Port {} could not be had, mostly because another process holds it: start again with a free one.",
+        value=r":(\d{2,5})\b|port (\d{2,5})",
+        otherwise="of the run",
+        unless=("trying another", "permission", "cannot assign"),
+    ),
     # -- ends from outside -------------------------------------------------------------------------------------------
     Rule(
         "time_limit",
@@ -219,7 +236,8 @@ MACHINE: tuple[Rule, ...] = (
             """
             due to time limit | time limit exhausted | jobtimeoutexception | exceeded maximum timeout value
             walltime*exceeded | exceeded walltime | exceeded wall time | term_runlimit | run time limit
-            deadlineexceeded: job | active longer than specified deadline | timelimitexceeded | time limit exceeded
+            deadlineexceeded: job | active*longer than*specified deadline | reason: deadlineexceeded
+            timelimitexceeded | time limit exceeded
             time limit reached | time limit of | reached time limit | hit time limit
             exceeded the maximum execution time | exceeded the time limit | exceeded its time limit
             timeout: sending signal | maximum runtime | max runtime | time-limit | maxruntimeexceeded
@@ -238,11 +256,12 @@ MACHINE: tuple[Rule, ...] = (
         any_of(
             """
             due to preemption | is preempted | was preempted | been preempted | preempted by | preempting job
-            spot instance interruption | spot interruption | spot termination | instance-action | preemption notice
+            spot instance interruption | spot interruption | spot termination | instance-action
+            "action": "terminate" | "action": "stop" | preemption notice
             preemption signal | preemption event | preemptible*terminat | evicted | job was evicted
             reason: preempted | preemptionbyscheduler | term_preempt | term_requeue | requeued due to | job requeued
             instance is being terminated | scheduled for termination | reclaimed by | node is being drained | 被抢占
-            maintenance event
+            maintenance event | reason: preempting | preempted in order to
             """
         ),
         "A more important job or the host's owner took the place: resume from the last checkpoint.",
@@ -286,12 +305,13 @@ MACHINE: tuple[Rule, ...] = (
             hang detected | deadlock detected | stall detected | log silent | silent for | unresponsive for
             blocked for more than | last log line*ago | last output*ago | last step*ago | without any output
             without progress | idle for*kill | without output | watchdog*no progress | watchdog: no | 卡住
-            没有新输出 | 无输出 | 无响应 | no step, no line
+            没有新输出 | 无输出 | 无响应 | no step, no line | since the last step*kill
+            since the last step*abort | since last step*kill | since last step*abort | watchdog hang
+            never reached the barrier | never entered the barrier
             """
         ),
         "The run stood still{}: resume once from the last checkpoint, and take a stack dump (py-spy) if it repeats.",
         value=r"(for [\d:.]+ ?(?:s|sec|seconds|min|minutes|h|hours)?)\b",
-        stays=True,
         unless=("early stopping", "improve", "patience", "nvrm"),
     ),
     # -- ranks that talk ---------------------------------------------------------------------------------------------

@@ -183,6 +183,8 @@ PROGRAM: tuple[Rule, ...] = (
             localtokennotfounderror | token*not found*login | not logged in | you need to login | please log in
             permission_denied: | host key verification failed | noauth authentication | wrongpass
             does not have storage.objects | proxy authentication required | (401) when calling | (403) when calling
+            apiexception: (401) | apiexception: (403) | httperror: 401 | httperror: 403 | reason: forbidden
+            reason: unauthorized
             """
         ),
         "Access to {} was refused: ask for access and store a valid token on the host in the agreed way.",
@@ -321,7 +323,7 @@ PROGRAM: tuple[Rule, ...] = (
             can't load*for ' | couldn't locate | not found on disk | data directory*not | no such dataset
             unable to find the | readerror: | nonmatchingsplitssizeserror | nonmatchingchecksumerror
             compressed file ended before | is empty | crc error | not a gzipped file | 数据集不存在 | 找不到
-            nosuchfile | path does not exist | image not found | imread_ | manifest*not found | datafilesnotfounderror
+            nosuchfile | path does not exist | image not found | manifest*not found | datafilesnotfounderror
             (404) when calling | 没有那个文件或目录
             """
         ),
@@ -330,5 +332,13 @@ PROGRAM: tuple[Rule, ...] = (
         otherwise=LINE,
         shell=True,
         unless=("attribute", "column", "has no", "key", "shared object", "module", "stop_iteration", "fatal error: "),
+    ),
+    Rule(
+        "data_missing",
+        SPECIFIC,
+        any_of("imread_(*can't open"),
+        "OpenCV could not read {} and gave None instead: check the path against this host's data folder.",
+        value=PATH,
+        otherwise="an image",
     ),
 )

@@ -224,4 +224,12 @@ RESOURCES: tuple[Rule, ...] = (
         value=r"((?:at |in )?(?:step|iteration|iter|epoch|batch) \d+)",
         unless=("skipp", "nan_skipped", "filled", "dropping", "ignored", "input contains"),
     ),
+    Rule(
+        "nan_loss",
+        ROOT,
+        any_of("but found invalid values:"),
+        "The model's output stopped being a number: go back to the last finite checkpoint with a lower learning rate, "
+        "a warm-up, or bf16/fp32.",
+        near=("nan,", "nan]"),
+    ),
 )

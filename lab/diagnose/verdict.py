@@ -78,7 +78,7 @@ _SOFT = re.compile(
     r"\bwarn(?:ing)?\b|\w+warning:|\bretrying\b|\bretry (?:\d|in\b)|will retry|(?:retry|again) with"
     r"|\bskipp(?:ed|ing)\b|\bignor(?:ed|ing)\b|fall(?:ing|s)? back|\bfallback\b|\brecovered\b|\bhandled\b"
     r"|\bcaught (?!signal|sig|collective|\w+ in (?:dataloader|replica|pin))|\battempt \d+ ?(?:/|of) ?\d+"
-    r"|\bdebug\b|expected failure|\bxfail|\bxpass|test\w* .*\b(?:ok|passed)$|\bpassed\b|halv(?:ed|ing) the batch"
+    r"|(?<!=)\bdebug\b|expected failure|\bxfail|\bxpass|test\w* .*\b(?:ok|passed)$|\bpassed\b|halv(?:ed|ing) the batch"
     r"|警告|已跳过|重试"
 )
 """Only warned of, or overcome."""
@@ -93,6 +93,8 @@ _NOT_SOFT = (
     "submitit warning",
     "elastic.agent",
     "terminat",
+    "cuda initialization:",
+    "can't open/read file",
 )
 _SYMPTOMS = frozenset(
     (
@@ -121,6 +123,8 @@ _DONE = re.compile(
 )
 _ENDED = re.compile(r"\b(?:complet(?:e|ed)|finish(?:ed)?|done|success\w*|passed)\b|完成|成功")
 _FATAL = re.compile(r"error|fatal|exception|assert|terminate called|what\(\):|panic|failed", re.IGNORECASE)
+_RAISED = re.compile(r"\b[A-Z]\w*(?:Error|Exception): ")
+"""An exception whose traceback was cut off or never printed; it says more than the launcher after it."""
 _INTERRUPTED = re.compile(r"\bctrl-c\b|keyboardinterrupt|got signal: 2\b|received 2 death|\bsigint\b|\^c\b")
 _AT_ZERO = re.compile(r"\b0%\||\[ *0/\d|\bstep 0\b|start training|starting training|\[ *1/\d")
 
@@ -369,7 +373,9 @@ def _nothing(log: Log, ending: Ending) -> Diagnosis:
         return Diagnosis("none", last, "Nothing failed.", False)
     if status is None:
         return Diagnosis("none", last, "Nothing in the log tells of a failure, and how it ended is not known.", False)
-    complaint = next((line for line in reversed(log.lines) if _FATAL.search(line[:LONGEST])), None)
+    complaints = [line for line in reversed(log.lines) if _FATAL.search(line[:LONGEST])]
+    raised = (line for line in complaints if _RAISED.search(line[:LONGEST]))
+    complaint = next(raised, complaints[0] if complaints else None)
     if complaint:
         advice = f"It ended with status {status}, and this last complaint is of no known kind: read the log around it."
     else:

@@ -128,6 +128,29 @@ def test_what_is_known_beside_the_log_decides_too() -> None:
     assert diagnose("epoch 3", 0, losses=[0.7, float("nan"), 0.6]).cause == "none"
 
 
+@pytest.mark.parametrize(
+    ("before", "code", "error", "cause"),
+    [
+        ("RuntimeError: CUDA error: out of memory", "fit(model, epochs=30)", "ValueError: no", "oom_gpu"),
+        ("", "raise OSError(f'no space left on device {path}')", "ValueError: no", "user_code"),
+    ],
+)
+@pytest.mark.parametrize("rank", ["", "[rank3]: "])
+def test_code_that_a_traceback_quotes_proves_nothing(before: str, code: str, error: str, cause: str, rank: str) -> None:
+    """`epochs=30` in a call is no step that was taken, and a `raise` that is quoted is not always hit."""
+    trace = ["Traceback (most recent call last):", '  File "fit.py", line 9, in <module>', f"    {code}", error]
+
+    assert diagnose("\n".join(rank + line for line in [before, *trace]), 1).cause == cause
+
+
+def test_a_pause_that_ended_is_no_hang() -> None:
+    """A watchdog also speaks while a data set is indexed for the first time."""
+    paused = "[watchdog] no output for 900 s\n"
+
+    assert diagnose(paused + STEP * 3, None).cause == "none"
+    assert diagnose(STEP * 3 + paused, None).cause == "hang"
+
+
 def test_a_recovered_fault_is_not_blamed() -> None:
     """A script that halves its batch and later stumbles over a bug of its own has a bug."""
     oom = TRACEBACK + "torch.OutOfMemoryError: CUDA out of memory.\n"
