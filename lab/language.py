@@ -44,10 +44,16 @@ STATES: dict[str, str] = {
     "failed": "失败",
     "cancelled": "已取消",
     "expired": "已过期",
+    "without failures": "没有失败的 run",
+    "retried": "已重试，见",
+    "proposed, not started": "还没有开始，等你按 Run",
 }
 """States of runs and experiments, in Chinese."""
 
 
 def state_word(state: str, chinese: bool) -> str:
-    """The state as people read it."""
-    return STATES.get(state, state) if chinese else state.replace("_", " ")
+    """The state as people read it; `retried as exp-12/7` names the run that went on."""
+    if not chinese:
+        return state.replace("_", " ")
+    word, _, other = state.partition(" as ")
+    return f"{STATES.get(word, word)} {other}".rstrip()

@@ -5,6 +5,7 @@ One place for every face (a message, a button, the command line): who may, on wh
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
@@ -38,7 +39,8 @@ WORDS = Phrasebook(
         ),
         "as": ("{old} as {new}", "{old} 改为 {new}"),
         "nothing_waits": ("Nothing of yours waits for a card.", "你没有在等卡的任务。"),
-        "priority": ("{now}, {priority} priority", "{now}，{priority}"),
+        "none_paused": ("Nothing of yours is paused.", "你没有已暂停的任务。"),
+        "priority": ("{now}, {priority}", "{now}，{priority}"),
         "queued": ("waiting for a card", "在等卡"),
         "paused": ("paused", "已暂停"),
         "cancelled": ("cancelled", "已取消"),
@@ -63,6 +65,9 @@ WORDS = Phrasebook(
 VERBS: dict[str, str] = {"cancel": "取消", "pause": "暂停", "resume": "恢复", "retry": "重试", "priority": "修改"}
 
 
+WAITING = (RunState.QUEUED, RunState.PAUSED)
+WAITS: dict[Verb, tuple[RunState, ...]] = {"pause": (RunState.QUEUED,), "resume": (RunState.PAUSED,)}
+"""Runs for which an order on MINE is meant; WAITING where nothing stands here."""
 CHANGED: dict[Verb, str] = {
     "cancel": "cancelled",
     "pause": "paused",
@@ -123,7 +128,7 @@ def carry_out(order: Order, ledger: Ledger, user: str, *, admin: bool = False, c
         pairs = [WORDS.say("as", chinese, old=run.retry_of, new=run.id) for run in new]
         return WORDS.say("again", chinese, list=WORDS.say("comma", chinese).join(pairs))
     if "/" in order.subject:
-        return _said([_move(order, ledger, user)(ledger.run(order.subject))], chinese)
+        return _said(order, [_move(order, ledger, user)(ledger.run(order.subject))], chinese)
     if order.verb == "cancel":
         return _cancel(experiment, ledger, user, chinese)
     return _each(order, ledger, user, experiment, _open_runs(experiment, ledger), chinese)
@@ -147,11 +152,11 @@ def refusal(error: OvernightError, order: Order, chinese: bool) -> str:
 
 def _mine(order: Order, ledger: Ledger, user: str, chinese: bool) -> str:
     """Only what waits: what runs has to be named."""
-    runs = [run for run in ledger.runs_in(RunState.QUEUED, RunState.PAUSED) if run.owner == user]
     if order.verb == "retry":
         raise Unnamed
+    runs = [run for run in ledger.runs_in(*WAITS.get(order.verb, WAITING)) if run.owner == user]
     if not runs:
-        return WORDS.say("nothing_waits", chinese)
+        return WORDS.say("none_paused" if order.verb == "resume" else "nothing_waits", chinese)
     return _each(order, ledger, user, None, runs, chinese)
 
 
@@ -168,7 +173,7 @@ def _each(
         except MoveRefused as refusal:
             refused = refusal
     if moved:
-        return _said(moved, chinese)
+        return _said(order, moved, chinese)
     if refused is not None:
         raise refused
     raise MoveRefused(
@@ -205,23 +210,22 @@ def _open_runs(experiment: Experiment, ledger: Ledger) -> list[Run]:
     return [run for run in ledger.runs(experiment.id) if run.state not in FINAL_RUN]
 
 
-def _said(runs: list[Run], chinese: bool) -> str:
+def _said(order: Order, runs: list[Run], chinese: bool) -> str:
     """`exp-12/3 is paused.`, or the runs counted by what they are now."""
     if len(runs) == 1:
-        return WORDS.say("is", chinese, what=runs[0].id, now=_is(runs[0], chinese))
-    counts: dict[str, int] = {}
-    for run in runs:
-        counts[_is(run, chinese)] = counts.get(_is(run, chinese), 0) + 1
+        return WORDS.say("is", chinese, what=runs[0].id, now=_is(order, runs[0], chinese))
+    counts = Counter(_is(order, run, chinese) for run in runs)
     experiments = sorted({run.experiment_id for run in runs})
     where = experiments[0] if len(experiments) == 1 else WORDS.say("experiments", chinese, n=len(experiments))
     listed = WORDS.say("comma", chinese).join(WORDS.say("count", chinese, n=n, now=now) for now, n in counts.items())
     return WORDS.say("are", chinese, where=where, list=listed)
 
 
-def _is(run: Run, chinese: bool) -> str:
-    if run.wish == "pause" or run.state is RunState.PAUSED or run.state in (RunState.CANCELLED, RunState.CANCELLING):
-        return WORDS.say(run.state.value, chinese)
-    if run.priority != "normal":
-        priority = PRIORITIES[run.priority] if chinese else run.priority
-        return WORDS.say("priority", chinese, now=state_word(run.state, chinese), priority=priority)
-    return WORDS.say("queued", chinese) if run.state is RunState.QUEUED else state_word(run.state, chinese)
+def _is(order: Order, run: Run, chinese: bool) -> str:
+    """What the run is now, and its priority where that was the order."""
+    training = run.state in (RunState.DISPATCHED, RunState.RUNNING) and run.wish != "pause"
+    now = state_word(run.state, chinese) if training else WORDS.say(run.state.value, chinese)
+    if order.verb != "priority":
+        return now
+    priority = PRIORITIES[run.priority] if chinese else f"{run.priority} priority"
+    return WORDS.say("priority", chinese, now=now, priority=priority)

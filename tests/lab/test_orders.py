@@ -6,7 +6,7 @@ import pytest
 
 from lab.errors import MoveRefused, RequestError, UnknownRecord
 from lab.ledger import Ledger
-from lab.orders import MINE, NotYours, Order, carry_out
+from lab.orders import MINE, NotYours, Order, carry_out, refusal
 from lab.plan import Plan
 from lab.run import Answer, Experiment, RunState
 
@@ -29,7 +29,8 @@ def test_an_experiment_is_paused_and_resumed_as_a_whole(ledger: Ledger) -> None:
 
     said = carry_out(Order("pause", experiment.id), ledger, ALICE)
     assert said == f"{experiment.id}: 1 asked to pause at its next checkpoint, 2 paused."
-    assert carry_out(Order("resume", experiment.id), ledger, ALICE) == f"{experiment.id}: 2 waiting for a card."
+    resumed = carry_out(Order("resume", experiment.id), ledger, ALICE)
+    assert resumed == f"{experiment.id}: 1 dispatched, 2 waiting for a card."
 
 
 def test_one_run_is_changed_alone(ledger: Ledger) -> None:
@@ -45,8 +46,20 @@ def test_priority_is_said_with_what_it_is_now(ledger: Ledger) -> None:
     experiment = _approved(ledger)
 
     said = carry_out(Order("priority", experiment.id, "high"), ledger, ALICE)
-    assert said == f"{experiment.id}: 3 queued, high priority."
+    assert said == f"{experiment.id}: 3 waiting for a card, high priority."
     assert {run.priority for run in ledger.runs(experiment.id)} == {"high"}
+
+
+def test_priority_is_said_of_runs_that_are_paused_or_about_to(ledger: Ledger) -> None:
+    """Else the answer to "low priority" says nothing of it."""
+    experiment = _approved(ledger, seeds=2)
+    ledger.bind(f"{experiment.id}/1", ("G0",), "a", 0)
+    carry_out(Order("pause", experiment.id), ledger, ALICE)
+
+    said = carry_out(Order("priority", experiment.id, "low"), ledger, ALICE, chinese=True)
+    assert said == f"{experiment.id}：1 个将在下一个检查点暂停，低优先级，1 个已暂停，低优先级。"
+    said = carry_out(Order("priority", experiment.id, "normal"), ledger, ALICE)
+    assert "1 paused, normal priority" in said
 
 
 def test_somebody_elses_needs_an_admin(ledger: Ledger) -> None:
@@ -68,6 +81,32 @@ def test_everything_of_mine_means_what_waits_and_nobody_elses(ledger: Ledger) ->
     assert ledger.run(f"{mine.id}/1").state is RunState.DISPATCHED
     assert {run.state for run in ledger.runs(bobs.id)} == {RunState.QUEUED}
     assert "Nothing of yours" in carry_out(Order("cancel", MINE), ledger, ALICE)
+
+
+def test_an_order_on_mine_that_finds_nothing_names_no_single_run(ledger: Ledger) -> None:
+    """ "Pause all of mine" was answered with the state of one run out of many."""
+    experiment = _approved(ledger, seeds=2)
+    assert carry_out(Order("resume", MINE), ledger, ALICE) == "Nothing of yours is paused."
+    carry_out(Order("pause", MINE), ledger, ALICE)
+
+    assert carry_out(Order("pause", MINE), ledger, ALICE, chinese=True) == "你没有在等卡的任务。"
+    assert carry_out(Order("resume", MINE), ledger, ALICE) == f"{experiment.id}: 2 waiting for a card."
+
+
+def test_a_refusal_in_chinese_has_no_english_state(ledger: Ledger) -> None:
+    """States that are no record's own have their words too."""
+    experiment = _approved(ledger)
+    order = Order("retry", experiment.id)
+    with pytest.raises(MoveRefused) as none_failed:
+        carry_out(order, ledger, ALICE)
+    ledger.cancel_run(f"{experiment.id}/1", ALICE)
+    ledger.retry(f"{experiment.id}/1", ALICE)
+    with pytest.raises(MoveRefused) as retried:
+        carry_out(Order("retry", f"{experiment.id}/1"), ledger, ALICE)
+
+    assert refusal(none_failed.value, order, chinese=True) == f"没有可重试的：{experiment.id} 没有失败的 run。"
+    told = refusal(retried.value, order, chinese=True)
+    assert told == f"没有可重试的：{experiment.id}/1 已重试，见 {experiment.id}/4。"
 
 
 def test_what_cannot_be_done_is_refused_and_changes_nothing(ledger: Ledger) -> None:
