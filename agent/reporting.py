@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import logging
-import os
 import time
-from pathlib import Path
 
 from agent import desk, report
+from lab.files import replace_file
 from lab.report import to_markdown
 from lab.run import FINAL_EXPERIMENT
 
@@ -27,16 +26,8 @@ def write(experiment_id: str, revision: int) -> None:
     built, figures = report.build(experiment, here.ledger.runs(experiment_id), time.time())
     built = built.model_copy(update={"revision": revision})
     folder = here.settings.data_dir / "experiments" / experiment_id
-    folder.mkdir(parents=True, exist_ok=True)
-    _replace(folder / f"report-{revision}.md", to_markdown(built).encode())
+    replace_file(folder / f"report-{revision}.md", to_markdown(built).encode())
     for name, data in figures.items():
-        _replace(folder / f"{revision}-{name}", data)
+        replace_file(folder / f"{revision}-{name}", data)
     if here.ledger.save_report(experiment_id, revision, built.model_dump_json(), figures):
         log.info("%s: report %d is ready", experiment_id, revision)
-
-
-def _replace(path: Path, data: bytes) -> None:
-    """The file holds `data`, whole, whenever it is there."""
-    partial = path.with_name(f".{path.name}.{os.getpid()}")
-    partial.write_bytes(data)
-    partial.replace(path)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import os
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import Any
 from redis.client import Pipeline
 
 from lab.errors import OperatorError, UnknownRecord
+from lab.files import replace_file
 from lab.records import index_key, load, record_key
 from lab.run import FINAL_RUN, RUN_ID, Archive, Experiment, ExperimentState, Run
 from lab.runs import counts_key, experiment_of
@@ -80,7 +80,7 @@ class Archives(Wishes):
                 "reports": earlier["reports"] | reports,
             }
             file = runs_dir / experiment_id / NAME
-            _replace(file, gzip.compress(json.dumps(document, ensure_ascii=False).encode(), compresslevel=6))
+            replace_file(file, gzip.compress(json.dumps(document, ensure_ascii=False).encode(), compresslevel=6))
             archive = Archive(host=host, file=str(file), n_runs=experiment.total_runs)
             pipe.multi()
             self._set(pipe, experiment, archive=archive)
@@ -155,14 +155,3 @@ def _document(experiment: Experiment) -> dict[str, Any]:
 
 def _report_key(experiment_id: str) -> str:
     return f"{PREFIX}report:{experiment_id}"
-
-
-def _replace(path: Path, data: bytes) -> None:
-    """The file holds `data` on disk, whole, before anything is deleted for it."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    with partial.open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    partial.replace(path)

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Generic, Protocol, TypeVar
 
+from lab.files import sync_folder
+
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
@@ -63,18 +65,6 @@ class _Hashing:
         self._file.flush()
 
 
-def replace_file(path: Path, content: bytes) -> None:
-    """`path` holds `content`, on disk, and never was half written; readers saw the old file or see the new one."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    with temporary.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(temporary, path)
-    _sync_folder(path.parent)
-
-
 def save(folder: Path, step: int, write: Callable[[Writable], None], *, suffix: str, best: bool = False) -> Path:
     """The state that `write` puts out is on disk as the checkpoint of `step`; the two newest and the best remain.
 
@@ -93,7 +83,7 @@ def save(folder: Path, step: int, write: Callable[[Writable], None], *, suffix: 
     os.replace(temporary, path)
     if best:
         _name_best(path, folder / f"best-{step:09d}.{digest}.{suffix}")
-    _sync_folder(folder)
+    sync_folder(folder)
     _prune(folder)
     return path
 
@@ -152,12 +142,3 @@ def _name_best(path: Path, best: Path) -> None:
 def _digest(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()[:16]
-
-
-def _sync_folder(folder: Path) -> None:
-    """A rename is on disk only once its folder is."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -14,8 +14,9 @@ from typing import Any, Literal
 
 from pydantic import ValidationError
 
+from lab.files import replace_file
 from lab.run import Progress, Run, RunResult, RunSpec
-from workers.checkpoint import newest_whole, replace_file
+from workers.checkpoint import newest_whole
 
 log = logging.getLogger(__name__)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from workers.checkpoint import Writable, load_newest, replace_file, save
+from workers.checkpoint import Writable, load_newest, save
 
 
 def put(folder: Path, step: int, best: bool = False) -> Path:
@@ -91,13 +91,3 @@ def test_a_writer_that_dies_leaves_the_earlier_ones_alone(tmp_path: Path) -> Non
     loaded = load_newest(tmp_path, Path.read_bytes)
     assert loaded is not None
     assert loaded.step == 5
-
-
-def test_replace_file_replaces(tmp_path: Path) -> None:
-    """Readers of result.json see all of it or nothing."""
-    target = tmp_path / "deep" / "result.json"
-    replace_file(target, b"old")
-    replace_file(target, b"new")
-
-    assert target.read_bytes() == b"new"
-    assert [p.name for p in target.parent.iterdir()] == ["result.json"]

@@ -14,12 +14,12 @@ import pytest
 from lab import hosts
 from lab.card import Card, HostCards
 from lab.cardlock import CardLock
+from lab.files import replace_file
 from lab.leases import Leases
 from lab.run import Progress, Run, RunResult, RunSpec, RunState, Usage
 from lab.settings import Settings
 from tests.workers.under_test import Lab, until
 from workers import job, oomkills, rundir
-from workers.checkpoint import replace_file
 from workers.job import Post, run_attempt, take_post
 
 CARD = Card(uuid="SIM-lab-a-0", index=0, name="Simulated card", host="lab-a", simulated=True)

@@ -19,8 +19,8 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 
 from lab.errors import RequestError
+from lab.files import replace_file
 from lab.run import RunResult, RunSpec
-from workers.checkpoint import replace_file
 from workers.templates.params import TemplateParams
 
 P = TypeVar("P", bound=TemplateParams)
