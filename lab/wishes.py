@@ -61,21 +61,27 @@ class Wishes(Runs):
 
         self._transact(write, record_key(run_id))
 
-    def paused(self, run_id: str, fence: int, message: str, usage: Usage | None = None) -> Run:
+    def paused(self, run_id: str, fence: int, message: str, usage: Usage | None = None, *, wished: bool = False) -> Run:
         """The attempt has written its checkpoint and stopped; the run waits until it is resumed. Raises as start.
 
         Args:
+            message: why; somebody's own wish for a pause stands over any other reason.
             usage: as in `give_back`.
+            wished: it stopped because somebody wished so; who resumed the run meanwhile has it queued again.
         """
 
         def write(pipe: Pipeline) -> Run:
             run = self._fenced(pipe, run_id, fence)
             if run.state not in (RunState.DISPATCHED, RunState.RUNNING):
                 raise MoveRefused(run_id, run.state, RunState.PAUSED)
+            resumed = wished and run.wish != "pause"
             pipe.multi()
             tally.count_attempt(pipe, "paused")
-            fields = {"message": message} | self._left(pipe, run, usage)
-            return self._move(pipe, run, RunState.PAUSED, {"why": message}, **fields)
+            left = self._left(pipe, run, usage)
+            if resumed:
+                return self._move(pipe, run, RunState.QUEUED, {"why": "resumed"}, message=None, **left)
+            why = run.message if run.wish == "pause" and run.message else message
+            return self._move(pipe, run, RunState.PAUSED, {"why": why}, message=why, **left)
 
         return self._transact(write, record_key(run_id))
 
@@ -124,11 +130,20 @@ class Wishes(Runs):
         return self._transact(write, record_key(run_id))
 
     def resume(self, run_id: str, by: str) -> Run:
-        """The paused run is queued again and goes on from its checkpoint. Raises MoveRefused when it is not paused."""
+        """The paused run is queued again and goes on from its checkpoint; a pause that was only asked for is withdrawn.
+
+        Raises:
+            MoveRefused: it is neither paused nor about to.
+        """
 
         def write(pipe: Pipeline) -> Run:
-            run = self._expect(pipe, run_id, RunState.QUEUED, RunState.PAUSED)
+            run = self._read(Run, run_id, pipe)
+            pausing = run.wish == "pause" and run.state in (RunState.DISPATCHED, RunState.RUNNING)
+            if run.state is not RunState.PAUSED and not pausing:
+                raise MoveRefused(run_id, run.state, RunState.QUEUED)
             pipe.multi()
+            if pausing:
+                return self._set(pipe, run, wish=None, message=None)
             return self._move(
                 pipe, run, RunState.QUEUED, {"by": by}, message=None, wish=None, room=None, not_before=0.0
             )

@@ -200,7 +200,7 @@ class Attempt:
             case "cancelled":
                 self._cancelled(result)
             case "paused":
-                self._pause(self._said() or "paused", result)
+                self._pause(self._said() or "paused", result, wished=True)
             case "disk_full":
                 self._pause_while_full(result)
             case "preempted":
@@ -226,9 +226,11 @@ class Attempt:
         by = self._said() or "cancelled"
         self._write(lambda: self.ledger.cancelled(self.run.id, self.lease.fence, by, result))
 
-    def _pause(self, why: str, result: RunResult) -> None:
-        if self._write(lambda: self.ledger.paused(self.run.id, self.lease.fence, why, result.usage)):
-            log.info("%s: paused, %s", self.run.id, why)
+    def _pause(self, why: str, result: RunResult, *, wished: bool = False) -> None:
+        fence, used = self.lease.fence, result.usage
+        moved = self._write(lambda: self.ledger.paused(self.run.id, fence, why, used, wished=wished))
+        if moved:
+            log.info("%s: %s, %s", self.run.id, moved.state, moved.message or "resumed meanwhile")
         else:
             self._close_cancelling(result)
 

@@ -93,6 +93,29 @@ def test_who_is_asked_for_a_pause_or_cancelled_while_making_room_is_paused_or_ca
     assert ledger.cancelled(run.id, again.fence, "cancelled by alice").state is RunState.CANCELLED
 
 
+def test_who_is_resumed_while_pausing_goes_on(ledger: Ledger, run: Run) -> None:
+    """The attempt may be writing its checkpoint already; else the run stays paused against the last word on it."""
+    ledger.wish(run.id, "pause", ALICE)
+    resumed = ledger.resume(run.id, ALICE)
+    back = ledger.paused(run.id, run.fence, f"paused by {ALICE}", wished=True)
+    again = started(ledger, run.id)
+    ledger.wish(run.id, "pause", ALICE)
+    ledger.resume(run.id, ALICE)
+    ledger.wish(run.id, "pause", ALICE)
+    paused = ledger.paused(run.id, again.fence, f"paused by {ALICE}", wished=True)
+
+    assert (resumed.state, resumed.wish, resumed.message) == (RunState.RUNNING, None, None)
+    assert (back.state, back.message, back.losses) == (RunState.QUEUED, None, 0)
+    assert (paused.state, paused.message) == (RunState.PAUSED, f"paused by {ALICE}")
+
+
+def test_a_full_disk_takes_no_pause_from_the_person_who_wished_it(ledger: Ledger, run: Run) -> None:
+    """With the disk's message it would go on by itself as soon as there is room."""
+    ledger.wish(run.id, "pause", ALICE)
+
+    assert ledger.paused(run.id, run.fence, "the disk of a is full").message == f"paused by {ALICE}"
+
+
 def test_nobody_is_told_to_make_room_who_stops_anyway_or_does_not_run(ledger: Ledger, run: Run) -> None:
     """Its cards are coming; told twice, it would count twice."""
     with pytest.raises(FenceError):

@@ -188,6 +188,20 @@ def test_a_pause_saves_stops_and_goes_on(lab: Lab) -> None:
     assert "resuming from" in (lab.settings.runs_dir / run_id / "attempt-2" / "log.txt").read_text()
 
 
+def test_a_run_resumed_while_it_pauses_goes_on(lab: Lab) -> None:
+    """It was answered "nothing to resume" and stayed paused all night."""
+    run_id = f"{lab.approve(steps=1000, fail='hang', fail_at_step=3).id}/1"
+    thread = in_background(lab, run_id)
+    until(lambda: lab.ledger.progress([run_id]))
+
+    lab.ledger.wish(run_id, "pause", "U1")
+    time.sleep(1.5)  # it is being stopped, and does not answer
+    lab.ledger.resume(run_id, "U1")
+    thread.join(15)
+
+    assert (lab.ledger.run(run_id).state, lab.ledger.run(run_id).message) == (RunState.QUEUED, None)
+
+
 def test_a_run_cancelled_while_it_pauses_is_cancelled(lab: Lab) -> None:
     """The later word counts, and the run is not left hanging between."""
     run_id = f"{lab.approve(steps=1000, fail='hang', fail_at_step=3).id}/1"
