@@ -133,15 +133,26 @@ class Embedded:
     def _start(self) -> None:
         self.process = _start(self._folder, self._socket)
         self._started_at = time.monotonic()
+        self._bound = False
 
     def revive(self) -> bool:
         """The server starts again if it has died, at most once a second; True when it had. All it held is in its file.
 
+        So it does where its socket's file was deleted: it would serve who is connected, and nobody could come anew.
         For whoever called `embedded`, in the same thread, now and then.
         """
-        if self.process.poll() is None or time.monotonic() < self._started_at + REVIVE_S:
+        if time.monotonic() < self._started_at + REVIVE_S:
             return False
-        log.error("the embedded Valkey ended with %s and is started again; see %s", self.process.returncode, self.log)
+        there = self._socket.exists()
+        self._bound = self._bound or there
+        if self.process.poll() is None:
+            if there or not self._bound:  # not bound yet: it has just started
+                return False
+            log.error("the embedded Valkey's socket %s was deleted; it is started again", self._socket)
+            self.stop()
+        else:
+            code = self.process.returncode
+            log.error("the embedded Valkey ended with %s and is started again; see %s", code, self.log)
         self._start()
         return True
 

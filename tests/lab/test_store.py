@@ -76,6 +76,20 @@ def test_a_killed_server_starts_again_with_all_it_held(own: Settings, monkeypatc
     assert kept == "yes"
 
 
+def test_a_server_whose_socket_was_deleted_can_be_reached_again(own: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who cleans up a temporary folder takes the socket along; the server lives on, and nobody could come to it."""
+    monkeypatch.setattr(store, "REVIVE_S", 0.0)
+    with store.embedded(own) as server:
+        store.connect(own).set("on:kept", "yes")
+        before = server.revive()
+        own.socket_path.unlink()
+        revived = server.revive()
+        kept = _patiently(own).get("on:kept")
+
+    assert (before, revived) == (False, True)
+    assert kept == "yes"
+
+
 def test_without_the_package_a_server_of_the_path_serves(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """The package has wheels for some machines only."""
     server = tmp_path / "redis-server"
