@@ -1,7 +1,8 @@
-"""When runs start and end, from how long each may take: they are laid on the cards many times over. Pure.
+"""When runs start and end, from how long each may take: a Monte Carlo simulation of list scheduling. Pure.
 
-Each lay draws a length for every run and gives the runs, in their order, the cards that are free first. What half of
-the lays show, and nine in ten of them, is p50 and p90, also of what no formula gives: the last end of many runs.
+Each sample has a length for every run and gives the runs, in their order, the cards that are free first (Graham 1969,
+"Bounds on multiprocessing timing anomalies"). What half of the samples show, and nine in ten of them, is p50 and p90,
+also of what no formula gives: the last end of many runs.
 """
 
 from __future__ import annotations
@@ -18,15 +19,15 @@ from lab.run import Estimate
 
 Floats = npt.NDArray[np.float64]
 
-LAYS = 100
-"""p90 of so many lays is off by 3 % of the lays; 200 runs on 64 cards take 10 ms."""
+SAMPLES = 100
+"""Of so many, p90 is off by 3 % of them; 200 runs on 64 cards take 10 ms."""
 _SEED = 12
 """The same lab gives the same figures, or they would flicker."""
 
 
 @dataclass(frozen=True)
 class Job:
-    """What is laid.
+    """A run as it is scheduled.
 
     Attributes:
         served_s: what it has had of its length already.
@@ -40,12 +41,12 @@ class Job:
     kind: Hashable = None
 
 
-def draw(jobs: Sequence[Job], seed: int = _SEED) -> Floats:
-    """Seconds that each job needs yet: (LAYS, jobs), of lognormal lengths given that `served_s` was not enough."""
+def sample(jobs: Sequence[Job], seed: int = _SEED) -> Floats:
+    """Seconds that each job needs yet: (SAMPLES, jobs), of lognormal lengths given that `served_s` was not enough."""
     if not jobs:
-        return np.zeros((LAYS, 0))
+        return np.zeros((SAMPLES, 0))
     rng = np.random.default_rng(seed)
-    z = rng.standard_normal((LAYS, len(jobs)))
+    z = rng.standard_normal((SAMPLES, len(jobs)))
     shared: dict[Hashable, Floats] = {}
     for i, job in enumerate(jobs):
         if job.length.rough and job.kind is not None:
@@ -53,20 +54,28 @@ def draw(jobs: Sequence[Job], seed: int = _SEED) -> Floats:
     p50, p90, served = (
         np.array(v) for v in zip(*((j.length.p50_s, j.length.p90_s, j.served_s) for j in jobs), strict=True)
     )
-    mu = np.log(np.maximum(p50, 1e-3))
-    sigma = np.maximum(np.log(np.maximum(p90, 1e-3)) - mu, 0.01) / Z90
-    # Of the deviates only those beyond what was served are possible; past 8 deviations double precision has no tail.
-    beyond = ndtr(-np.minimum((np.log(np.maximum(served, 1e-9)) - mu) / sigma, 8.0))
-    length = np.exp(mu - sigma * ndtri(beyond * ndtr(-z)))
-    return np.asarray(np.maximum(length - served, 0.1), dtype=np.float64)
+    return np.maximum(remaining(p50, p90, served, ndtr(-z)), 0.1)
 
 
-def lay(free: Floats, lengths: Floats, gpus: Sequence[int]) -> Floats:
-    """Start of each run: (LAYS, runs). They go in their order to the cards that are free first.
+def remaining(p50_s: Floats, p90_s: Floats, served_s: Floats, tail: Floats | float) -> Floats:
+    """What is left of lognormal lengths when `served_s` was not enough, in seconds.
 
     Args:
-        free: seconds from now until each card is free, (LAYS, cards) and changed to when the last run leaves it.
-        lengths: (LAYS, runs).
+        tail: the probability, 0 to 1, that more than this is left; 0.5 gives the median.
+    """
+    mu = np.log(np.maximum(p50_s, 1e-3))
+    sigma = np.maximum(np.log(np.maximum(p90_s, 1e-3)) - mu, 0.01) / Z90
+    # Beyond 30 deviations the tail is 0 in double precision; such a run has long outlived its prediction.
+    z = np.minimum((np.log(np.maximum(served_s, 1e-3)) - mu) / sigma, 30.0)
+    return np.asarray(np.exp(mu - sigma * ndtri(tail * ndtr(-z))) - served_s, dtype=np.float64)
+
+
+def list_schedule(free: Floats, lengths: Floats, gpus: Sequence[int]) -> Floats:
+    """Start of each run: (SAMPLES, runs). They go in their order to the cards that are free first.
+
+    Args:
+        free: seconds from now until each card is free, (SAMPLES, cards) and changed to when the last run leaves it.
+        lengths: (SAMPLES, runs).
     """
     rows = np.arange(len(free))
     starts = np.empty_like(lengths)
@@ -84,7 +93,7 @@ def lay(free: Floats, lengths: Floats, gpus: Sequence[int]) -> Floats:
 
 
 def p50_p90(times: Floats) -> tuple[float, float]:
-    """The time that half of the lays are within, and nine in ten."""
+    """The time that half of the samples are within, and nine in ten."""
     ordered = np.sort(times)  # numpy's quantile takes a hundred times as long for so few
     return float(ordered[len(ordered) // 2]), float(ordered[len(ordered) * 9 // 10])
 
@@ -96,8 +105,8 @@ def estimate(jobs: Sequence[Job], cards: int) -> Estimate:
         jobs: one a run, at least one.
     """
     ordered = sorted(jobs, key=lambda job: -job.length.p50_s)
-    lengths, gpus = draw(ordered), [min(job.gpus, cards) for job in ordered]
-    wall_p50, wall_p90 = p50_p90((lay(np.zeros((LAYS, cards)), lengths, gpus) + lengths).max(axis=1))
+    lengths, gpus = sample(ordered), [min(job.gpus, cards) for job in ordered]
+    wall_p50, wall_p90 = p50_p90((list_schedule(np.zeros((SAMPLES, cards)), lengths, gpus) + lengths).max(axis=1))
     gpu_s, _ = p50_p90((lengths * [job.gpus for job in ordered]).sum(axis=1))
     known = [job.length for job in jobs if not job.length.rough]
     return Estimate(

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from lab.forecast import End, Forecast, Opening, Place, Queue, publish
-from lab.lanes import LAYS, Floats, Job, draw, lay, p50_p90
+from lab.lanes import SAMPLES, Floats, Job, list_schedule, p50_p90, sample
 from lab.plan import PRIORITIES
 from lab.predict import Prediction
 from lab.run import Run, RunState
@@ -23,8 +23,8 @@ SHARE = 0.05
 """Part of a processor that forecasts may take: with very many runs they come less often."""
 HELD = 4
 """A forecast is believed until so many of the next ones have not come."""
-LAID = 200
-"""Runs at the front of the queue that are laid on cards one by one; those behind are spread over all cards."""
+SIMULATED = 200
+"""Runs at the front of the queue that are scheduled one by one; those behind are spread over all cards."""
 SIZES_GPU_S = (100.0, 450.0, 1_800.0, 7_200.0, 28_800.0, 115_200.0)
 """Sizes of runs for which it is told what they would wait for, one in each of the usual size classes."""
 NOBODY = "?"
@@ -114,28 +114,29 @@ class _Walk:
         self._lent = 0
         self._places: dict[str, Place] = {}
         self._ends: dict[str, Floats] = {}
-        """Of runs that were laid: (LAYS,)."""
+        """Of runs that were scheduled one by one: (SAMPLES,)."""
         self._far: dict[str, End] = {}
         """Of those behind them."""
         self._free = self._busy(choice.running)
 
     def _busy(self, running: Sequence[Running]) -> Floats:
         """When each card is free; one that is busy with nothing we know counts as free."""
-        left = draw([self._job(run, run.served_s + self.now - run.since) for run in running])
+        left = sample([self._job(run, run.served_s + self.now - run.since) for run in running])
         self._ends = {run.id: left[:, i] for i, run in enumerate(running)}
         lanes = [left[:, i] for i, run in enumerate(running) for _ in run.cards][: self._cards]
-        return np.stack([*lanes, *[np.zeros(LAYS)] * (self._cards - len(lanes))], axis=1)
+        return np.stack([*lanes, *[np.zeros(SAMPLES)] * (self._cards - len(lanes))], axis=1)
 
     def _job(self, run: Running | Waiting, served_s: float) -> Job:
         known = self._known[run.id]
         return Job(Prediction(run.p50_s, run.p90_s, "", known.length.rough), run.gpus, served_s, known.kind)
 
     def front(self, queue: Sequence[Waiting], starting: set[str]) -> None:
-        """The queue has its places: the first LAID runs one by one, the others behind them."""
-        laid = [run for run in queue if run.user != NOBODY]
-        laid = [*[run for run in laid if run.id in starting], *[run for run in laid if run.id not in starting][:LAID]]
-        lengths = draw([self._job(run, run.served_s) for run in laid])
-        column = {run.id: i for i, run in enumerate(laid)}
+        """The queue has its places: the first SIMULATED runs one by one, the others behind them."""
+        real = [run for run in queue if run.user != NOBODY]
+        behind = [run for run in real if run.id not in starting]
+        front = [*[run for run in real if run.id in starting], *behind[:SIMULATED]]
+        lengths = sample([self._job(run, run.served_s) for run in front])
+        column = {run.id: i for i, run in enumerate(front)}
         base: Place | None = None
         ahead_s = 0.0
         for run in queue:
@@ -152,7 +153,7 @@ class _Walk:
                 ahead_s += max(1.0, run.p50_s - run.served_s) * run.gpus / self._cards
 
     def _take(self, run: Waiting, length: Floats, starts: bool) -> None:
-        at = lay(self._free, length, [run.gpus])[:, 0]
+        at = list_schedule(self._free, length, [run.gpus])[:, 0]
         self._ends[run.id] = at + length[:, 0]
         if not starts:
             self._put(run, *p50_p90(at))
@@ -206,8 +207,8 @@ class _Walk:
         )
 
     def _last(self, runs: Sequence[Run]) -> End | None:
-        laid = [self._ends[run.id] for run in runs if run.id in self._ends]
-        ends = [End(*p50_p90(np.max(laid, axis=0)))] if laid else []
+        sampled = [self._ends[run.id] for run in runs if run.id in self._ends]
+        ends = [End(*p50_p90(np.max(sampled, axis=0)))] if sampled else []
         ends += [self._far[run.id] for run in runs if run.id in self._far]
         return self._at(max(end.p50 for end in ends), max(end.p90 for end in ends)) if ends else None
 

@@ -10,10 +10,9 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import ndtr, ndtri
 
+from lab.lanes import Floats, remaining
 from lab.plan import PRIORITIES, Priority
-from lab.predict import Z90
 from workers.policy import Running, Waiting
 
 OVER_SHARE = 1.3
@@ -29,7 +28,6 @@ SMALLEST_GPU_S = 225.0
 """Remaining GPU-time below which all runs are in the first size class."""
 CLASSES = 32
 
-Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 _RANK: Mapping[Priority, int] = {priority: rank for rank, priority in enumerate(reversed(PRIORITIES))}
@@ -44,12 +42,7 @@ def over_share(usage: Mapping[str, float], users: Iterable[str]) -> frozenset[st
 
 def remaining_p50(p50_s: Floats, p90_s: Floats, served_s: Floats) -> Floats:
     """Median of what is left of lognormal lengths when `served_s` was not enough, in seconds, at least 1."""
-    mu = np.log(np.maximum(p50_s, 1.0))
-    sigma = np.maximum(np.log(np.maximum(p90_s, 1.0)) - mu, 0.01) / Z90
-    # Beyond 30 deviations the tail is 0 in double precision; such a run has long outlived its prediction.
-    z = np.minimum((np.log(np.maximum(served_s, 1e-3)) - mu) / sigma, 30.0)
-    left = np.exp(mu - sigma * ndtri(0.5 * ndtr(-z))) - served_s
-    return np.asarray(np.maximum(left, 1.0), dtype=np.float64)
+    return np.maximum(remaining(p50_s, p90_s, served_s, 0.5), 1.0)
 
 
 @dataclass(frozen=True)

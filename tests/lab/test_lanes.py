@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from lab.lanes import LAYS, Job, draw, estimate, lay, p50_p90
+from lab.lanes import SAMPLES, Job, estimate, list_schedule, p50_p90, sample
 from lab.predict import Prediction
 
 
@@ -53,9 +53,9 @@ def test_the_estimate_says_from_what_it_is() -> None:
 
 def test_a_run_waits_for_the_card_that_is_free_first_and_a_gang_for_all_of_its() -> None:
     """As the dispatcher gives them out."""
-    free = np.tile([30.0, 10.0, 20.0], (LAYS, 1))
-    lengths = np.tile([100.0, 5.0, 1.0], (LAYS, 1))
-    starts = lay(free, lengths, [1, 2, 1])
+    free = np.tile([30.0, 10.0, 20.0], (SAMPLES, 1))
+    lengths = np.tile([100.0, 5.0, 1.0], (SAMPLES, 1))
+    starts = list_schedule(free, lengths, [1, 2, 1])
 
     assert starts[0].tolist() == [10.0, 30.0, 35.0]
     assert sorted(free[0].tolist()) == [35.0, 36.0, 110.0]
@@ -63,8 +63,8 @@ def test_a_run_waits_for_the_card_that_is_free_first_and_a_gang_for_all_of_its()
 
 def test_what_is_left_of_a_run_is_told_given_that_it_did_not_end_yet() -> None:
     """A run of about 100 s that has gone on for 300 does not end 200 s ago."""
-    fresh = p50_p90(draw([job(100, 200)])[:, 0])
-    late = p50_p90(draw([job(100, 200, served_s=300.0)])[:, 0])
+    fresh = p50_p90(sample([job(100, 200)])[:, 0])
+    late = p50_p90(sample([job(100, 200, served_s=300.0)])[:, 0])
 
     assert fresh[0] == pytest.approx(100, rel=0.15)
     assert fresh[1] == pytest.approx(200, rel=0.25)
@@ -74,4 +74,4 @@ def test_what_is_left_of_a_run_is_told_given_that_it_did_not_end_yet() -> None:
 
 def test_the_same_lab_gives_the_same_figures() -> None:
     """A card that is edited every few seconds must not flicker."""
-    assert (draw([job(100, 200)] * 3) == draw([job(100, 200)] * 3)).all()
+    assert (sample([job(100, 200)] * 3) == sample([job(100, 200)] * 3)).all()
