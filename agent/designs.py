@@ -7,6 +7,7 @@ import itertools
 import math
 import re
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from agent import grids
 from lab import planwords
@@ -103,12 +104,12 @@ def wanted(plan: Plan) -> bool:
 
 def _tuned(plan: Plan) -> tuple[str, ...]:
     """The axes whose values were proposed, those with a range first; empty where none has one."""
-    names = [n for n, a in plan.axes.items() if n in grids.RANGES and len_of(a) > 1 and plan.why(f"axes.{n}")]
+    names = [n for n, a in plan.axes.items() if n in grids.RANGES and _n_values(a) > 1 and plan.why(f"axes.{n}")]
     ranged = [n for n in names if isinstance(grids.RANGES[n], Range)]
     return tuple(dict.fromkeys([*ranged, *names])) if ranged else ()
 
 
-def len_of(axis: Axis) -> int:
+def _n_values(axis: Axis) -> int:
     """How many values it has; of a range none that are known."""
     return 0 if isinstance(axis, Range) else len(axis)
 
@@ -127,44 +128,55 @@ def candidates(
     fits = min(int((plan.budget.gpu_hours or 0.0) / each_h), most_runs)
     made = [_grid(plan, fits), _bayesian(plan, fits), _halving(plan, fits, most_runs)]
     found = []
-    for part in made:
-        told = part and estimate(part[1])
-        if part and told:
-            kind, design, coarse, reason, share = part
-            cost = told.model_copy(update={"gpu_hours": told.gpu_hours * share, "wall_s": told.wall_s * share})
-            found.append((coarse, Design(name=_say(plan, kind), plan=design, estimate=cost, reason=reason)))
+    for one in made:
+        full = one and estimate(one.plan)
+        if one and full:
+            cost = {"gpu_hours": full.gpu_hours * one.share, "wall_s": full.wall_s * one.share}
+            told = full.model_copy(update=cost)
+            found.append((one.gap, Design(name=_say(plan, one.kind), plan=one.plan, estimate=told, reason=one.reason)))
     return tuple(design for _, design in sorted(found, key=lambda pair: pair[0]))
 
 
-Part = tuple[str, Plan, float, str, float]
-"""Kind, plan, how coarse it is, what speaks for it, and the part of full runs that it takes."""
+class _Candidate(NamedTuple):
+    """A design before its estimate.
+
+    Attributes:
+        gap: how far off a tried value the best one may lie; the smaller, the better the design.
+        share: part of its epochs that its runs train for.
+    """
+
+    kind: str
+    plan: Plan
+    gap: float
+    reason: str
+    share: float = 1.0
 
 
-def _grid(plan: Plan, fits: int) -> Part | None:
+def _grid(plan: Plan, fits: int) -> _Candidate | None:
     """The proposed values, with three seeds each where those fit."""
     seeds: Axis = plan.axes.get("seed", (0,))
-    single = plan.n_runs // max(1, len_of(seeds))
+    single = plan.n_runs // max(1, _n_values(seeds))
     n = GRID_SEEDS if single * GRID_SEEDS <= fits else 1
     if single > fits:
         return None
     axes = plan.axes | {"seed": tuple(range(n))}
     name = _tuned(plan)[0]
-    coarse = _grid_gap(name, plan.axes[name])
+    gap = _grid_gap(name, plan.axes[name])
     tests = _say(plan, "tested" if n >= GRID_SEEDS else "untested")
-    reason = _say(plan, "why_grid", near=_near(plan, name, coarse), seeds=n, s="" if n == 1 else "s", tests=tests)
-    return "grid", plan.model_copy(update={"axes": axes, "budget": None}), coarse, reason, 1.0
+    reason = _say(plan, "why_grid", near=_near(plan, name, gap), seeds=n, s="" if n == 1 else "s", tests=tests)
+    return _Candidate("grid", plan.model_copy(update={"axes": axes, "budget": None}), gap, reason)
 
 
-def _bayesian(plan: Plan, fits: int) -> Part | None:
+def _bayesian(plan: Plan, fits: int) -> _Candidate | None:
     trials = min(fits, MOST_TRIALS)
     if trials < FEWEST_TRIALS:
         return None
     searched = _searched(plan, {"search": "bayesian", "trials": trials})
-    name, coarse = _tuned(plan)[0], _gap(plan, trials)
-    return "bayesian", searched, coarse, _say(plan, "why_bayesian", near=_near(plan, name, coarse)), 1.0
+    gap = _gap(plan, trials)
+    return _Candidate("bayesian", searched, gap, _say(plan, "why_bayesian", near=_near(plan, _tuned(plan)[0], gap)))
 
 
-def _halving(plan: Plan, fits: int, most_runs: int) -> Part | None:
+def _halving(plan: Plan, fits: int, most_runs: int) -> _Candidate | None:
     """As many points as the budget has room for when two thirds stop at each rung."""
     if plan.epochs is None or plan.epochs < REDUCTION:
         return None
@@ -173,10 +185,10 @@ def _halving(plan: Plan, fits: int, most_runs: int) -> Part | None:
     if trials < 2 * FEWEST_TRIALS:
         return None
     searched = _searched(plan, {"search": "random", "trials": trials, "prune": "halving"})
-    name, coarse = _tuned(plan)[0], _gap(plan, trials)
-    near = _near(plan, name, coarse)
+    gap = _gap(plan, trials)
+    near = _near(plan, _tuned(plan)[0], gap)
     reason = _say(plan, "why_halving", trials=trials, full=math.ceil(trials * share), near=near)
-    return "halving", searched, coarse * RISK, reason, share
+    return _Candidate("halving", searched, gap * RISK, reason, share)
 
 
 def expected_share(epochs: int) -> float:

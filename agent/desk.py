@@ -15,20 +15,19 @@ from lab.ledger import Ledger
 from lab.settings import Settings
 from lab.settings import load as load_settings
 
+OPENAI = "https://api.openai.com/v1"
+"""Where a key without a base_url belongs."""
+FORM_S = 86_400
+"""An endpoint that refused a form of asking is asked in it again after so long: it may have learnt it."""
+
 
 @dataclass(frozen=True)
 class Desk:
+    """The lab as one process of the agent has it."""
+
     settings: Settings
     client: store.Client
     ledger: Ledger
-
-
-OPENAI = "https://api.openai.com/v1"
-"""Where a key without a base_url belongs."""
-
-
-FORM_S = 86_400
-"""An endpoint that refused a form of asking is asked in it again after so long: it may have learnt it."""
 
 
 def model_door(settings: Settings, client: store.Client | None = None) -> ModelDoor | None:
@@ -86,8 +85,8 @@ def defaults(settings: Settings, dataset: str | None, why: str, usual: Usual | N
 _settings: Settings | None = None
 
 
-def lay(settings: Settings) -> None:
-    """The settings of this process and of those it forks; called once at start."""
+def set_settings(settings: Settings) -> None:
+    """This process, and those it forks, work with these settings; called once at start."""
     global _settings
     _settings = settings
 

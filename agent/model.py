@@ -140,7 +140,7 @@ class ModelDoor:
             {"role": "system", "content": prompt(self.prompt_name)[0]},
             {"role": "user", "content": _question(text, previous)},
         ]
-        long = _tokens(messages) + estimate(json.dumps(strict_schema()))
+        long = _tokens(messages) + estimated_tokens(json.dumps(strict_schema()))
         if long > MOST_PROMPT_TOKENS:
             raise ModelError(f"too long for the language model (about {long} tokens, at most {MOST_PROMPT_TOKENS})")
         self.asked = True
@@ -218,7 +218,7 @@ class ModelDoor:
         told = usage if isinstance(usage, dict) else {}
         counts = [told.get(name) for name in ("prompt_tokens", "completion_tokens")]
         known = [count for count in counts if isinstance(count, int) and count >= 0]
-        tokens_in, tokens_out = known if len(known) == 2 else (_tokens(messages), estimate(answer))
+        tokens_in, tokens_out = known if len(known) == 2 else (_tokens(messages), estimated_tokens(answer))
         money = None
         if self.price_in is not None and self.price_out is not None:
             money = (tokens_in * self.price_in + tokens_out * self.price_out) / 1e6
@@ -231,14 +231,14 @@ def load() -> None:
     import openai  # noqa: F401
 
 
-def estimate(text: str) -> int:
+def estimated_tokens(text: str) -> int:
     """Tokens of a text, on the safe side: no tokenizer is shipped, and each endpoint has its own."""
     plain = sum(c.isascii() for c in text)
     return -(-plain // ASCII_PER_TOKEN) + len(text) - plain
 
 
 def _tokens(messages: list[dict[str, str]]) -> int:
-    return sum(estimate(message["content"]) for message in messages)
+    return sum(estimated_tokens(message["content"]) for message in messages)
 
 
 def _question(text: str, previous: PreviousPlan | None) -> str:

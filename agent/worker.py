@@ -108,7 +108,7 @@ def main(settings: Settings) -> None:
     """
     global _pool
     _pool = os.getpid()
-    desk.lay(settings)
+    desk.set_settings(settings)
     client = store.connect(settings, decode=False)
     store.check(client, settings)
     names.publish(client, catalog.trainable())

@@ -98,7 +98,7 @@ class Desk:
 
 def serve(settings: Settings) -> None:
     """One of the agent's workers, until nothing waits."""
-    desk.lay(settings)
+    desk.set_settings(settings)
     client = store.connect(settings, decode=False)
     queue = open_queue(client, AGENT)
     worker = AgentWorker([queue], connection=client, serializer=JSONSerializer, job_class=KnownJob)

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from agent.model import FORMS, MOST_CALLS, MOST_PROMPT_TOKENS, ModelDoor, estimate, parse, prompt, strict_schema
+from agent.model import FORMS, MOST_CALLS, MOST_PROMPT_TOKENS, ModelDoor, estimated_tokens, parse, prompt, strict_schema
 from agent.reader import PreviousPlan
 from agent.understand import understand
 from lab.errors import ModelError
@@ -265,7 +265,9 @@ def test_a_question_has_at_most_3000_tokens() -> None:
     with serving(lambda h, _: send(h, chat(json.dumps(EMPTY)))) as (url, got):
         door(url).propose(message, PreviousPlan.of(held, "exp-1"))
 
-    asked = sum(estimate(m["content"]) for m in got[0]["messages"]) + estimate(json.dumps(got[0]["response_format"]))
+    asked = sum(estimated_tokens(m["content"]) for m in got[0]["messages"]) + estimated_tokens(
+        json.dumps(got[0]["response_format"])
+    )
     assert asked <= MOST_PROMPT_TOKENS == 3000
     assert "and 192 more" in got[0]["messages"][1]["content"]
 
@@ -289,8 +291,8 @@ def test_tokens_that_the_endpoint_does_not_tell_are_estimated_and_marked(usage: 
         asked = door(url)
         asked.propose(SENTENCE, None)
 
-    sent = sum(estimate(m["content"]) for m in got[0]["messages"])
-    answered = estimate(json.dumps(EMPTY))
+    sent = sum(estimated_tokens(m["content"]) for m in got[0]["messages"])
+    answered = estimated_tokens(json.dumps(EMPTY))
     assert asked.spent == Spent(calls=1, tokens_in=sent, tokens_out=answered, estimated=sent + answered)
 
 
@@ -346,7 +348,7 @@ def test_a_repair_is_not_tried_again_when_it_fails() -> None:
 )
 def test_the_estimate_errs_a_little_on_the_high_side(text: str, least: int, most: int) -> None:
     """From what common tokenizers make of it up to twice that."""
-    assert least <= estimate(text) <= most
+    assert least <= estimated_tokens(text) <= most
 
 
 def test_json_amid_prose_is_found() -> None:
