@@ -25,7 +25,7 @@ MOST_OPTIONS = 100
 MOST_CHARS = 3000
 """Of a line to type in, as Slack has it."""
 _COMMAS = re.compile(r"[,;\n，；、]+")
-_LABELS = {"lr": "Learning rate", "batch_size": "Batch size"}
+_LABELS = {"lr": "Learning rate"}
 
 
 @dataclass(frozen=True)

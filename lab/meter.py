@@ -15,7 +15,6 @@ from lab.store import PREFIX, Client
 KEPT_S = 400 * 86_400
 LAB = ""
 """Stands for all persons together."""
-FIELDS = ("calls", "tokens_in", "tokens_out", "estimated")
 
 
 def count(client: Client, person: str, spent: Spent, now: float) -> None:
@@ -25,7 +24,7 @@ def count(client: Client, person: str, spent: Spent, now: float) -> None:
     key = _key(_day(now))
     with client.pipeline() as pipe:
         for who in (LAB, person):
-            for field in FIELDS:
+            for field in tally.MODEL_COUNTS:
                 pipe.hincrby(key, f"{field} {who}", getattr(spent, field))
             if spent.money is not None:
                 pipe.hincrbyfloat(key, f"money {who}", round(spent.money, 8))

@@ -80,7 +80,11 @@ def diverged(run: Run, metric: str) -> bool:
 
 def curve_of(run: Run, metric: str) -> Curve:
     """The metric by epoch, as far as the run has ended or left it; empty where it did not."""
-    pairs = run.result.curves.get(metric, []) if run.result else []
+    return by_epoch(run.result.curves.get(metric, []) if run.result else [])
+
+
+def by_epoch(pairs: Sequence[tuple[float, float | None]]) -> Curve:
+    """The pairs of a curve that have a value."""
     return {round(epoch): value for epoch, value in pairs if value is not None}
 
 

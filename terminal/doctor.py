@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from importlib import metadata
 from typing import Literal
 
@@ -39,9 +39,6 @@ class Finding(Record):
         """`ok      redis: ...`"""
         hint = f" [{self.key}]" if self.key and self.state != "ok" else ""
         return f"{self.state:<7} {self.part}: {self.detail}{hint}"
-
-
-Check = Callable[[Settings], Iterator[Finding]]
 
 
 def examine(settings: Settings) -> list[Finding]:

@@ -18,7 +18,7 @@ from lab.plan import Plan, number
 from lab.pruning import REDUCTION
 from lab.report import fixed, higher_is_better, metric_name
 from lab.run import FINAL_RUN, HOLDS_CARD, Experiment, Run, RunState
-from lab.trials import Curve, curve_of, trials_of
+from lab.trials import Curve, by_epoch, curve_of, trials_of
 from workers.sampler import Hopeless, hopeless, propose
 
 log = logging.getLogger(__name__)
@@ -76,7 +76,7 @@ class Searches:
             curves = {run.id: self._curve(run, metric) for run in runs}
             for run in running:
                 if run.id in progress and run.experiment_id == experiment_id:
-                    curves[run.id] = _by_epoch(progress[run.id].curves.get(metric, []))
+                    curves[run.id] = by_epoch(progress[run.id].curves.get(metric, []))
             for run in running:
                 if run.id in news and run.experiment_id == experiment_id:
                     others = [curves[r.id] for r in runs if r.id != run.id and _study(r) == _study(run)]
@@ -135,7 +135,3 @@ def _used_up(experiment: Experiment, runs: Sequence[Run], now: float) -> str | N
 def _study(run: Run) -> tuple[str, str | None]:
     """Runs that are searched together: one model on one data set."""
     return run.point.model, run.point.dataset
-
-
-def _by_epoch(pairs: Sequence[tuple[float, float | None]]) -> Curve:
-    return {round(epoch): value for epoch, value in pairs if value is not None}
