@@ -18,6 +18,9 @@ SAME_AT_MOST = 8
 LOSSES_IN = 400
 """The training loss is read from so many of the last lines."""
 
+TRACEBACK = "traceback (most recent call last)"
+"""Heads one; notebooks put the exception's name before it."""
+
 _ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 _RANK = re.compile(r"^(?:\[[\w:,. <>-]{1,40}\]:?(?:<std\w+>:?)? ?|\(\w[\w ]{0,40}pid=\d+[^)]{0,60}\) ?|\d{1,4}: )+")
 _STAMP = re.compile(
@@ -26,6 +29,8 @@ _STAMP = re.compile(
 )
 _EXCEPTION = re.compile(r"^(?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*(?=:\s|:?\s*$)")
 _FRAME_LINE = re.compile(r'file "[^"\n]{1,200}", line \d+')
+_BOXED = re.compile(r"│ *(?:❱ *)?\d+ (?:│|$)|--+> ?\d+ ")
+"""A line of code as rich and notebooks show it."""
 _FRAME = re.compile(r'File "([^"\n]{1,200})", line (\d+)')
 _INSTALLED = ("site-packages", "dist-packages", "/lib/python", "<frozen", "<string>")
 _DIGITS = str.maketrans("123456789", "000000000")
@@ -143,7 +148,7 @@ class Log:
     def tracebacks(self) -> list[Traceback]:
         """All tracebacks whose exception can be found, in the log's order."""
         found = []
-        for start in self.with_mark("traceback (most recent call last)"):
+        for start in self.with_mark(TRACEBACK):
             end = self._exception(start)
             if end is None:
                 continue
@@ -211,7 +216,7 @@ def _quoted(low: list[str]) -> list[bool]:
         inner = _RANK.sub("", line)
         indent = len(inner) - len(inner.lstrip())
         frame = _FRAME_LINE.match(inner.lstrip())
-        quoted.append(not frame and indent > deepest)
+        quoted.append(not frame and (indent > deepest or bool(_BOXED.match(inner))))
         if frame:
             deepest = indent
         elif not quoted[-1]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lab.diagnose.rules import GENERIC, PATH, RANKS, ROOT, SPECIFIC, SYMPTOM, Rule, any_of
+from lab.diagnose.rules import GENERIC, LINE, PATH, RANKS, ROOT, SPECIFIC, SYMPTOM, Rule, any_of
 
 MACHINE: tuple[Rule, ...] = (
     # -- faulty cards and hosts --------------------------------------------------------------------------------------
@@ -36,7 +36,7 @@ MACHINE: tuple[Rule, ...] = (
             uncorrected error | thermal shutdown | hardware error | gpu requires reset | contained ecc
             pcie bus error: severity=uncorrected | no devices were found | gsp rpc timeout | rminitadapter failed
             i/o error, dev | node failure | task launch for*failed on node | nodelost | node not ready | nodenotready
-            node is not ready | node lost
+            node is not ready | node lost | uncorrected (fatal)
             """
         ),
         "The card or its host is faulty: quarantine it, tell the admin, and resume elsewhere.",
@@ -178,6 +178,14 @@ MACHINE: tuple[Rule, ...] = (
     ),
     Rule(
         "arch_mismatch",
+        SPECIFIC + 6,
+        any_of("is not a recognized processor for this target"),
+        "The compiler here is older than the card ({}): run on another card, or update torch and triton.",
+        value=r"(sm_\d+)",
+        otherwise=LINE,
+    ),
+    Rule(
+        "arch_mismatch",
         SYMPTOM + 1,
         any_of("illegal instruction"),
         "The program was built for another processor: run on another host, or install a build for this one.",
@@ -237,7 +245,7 @@ MACHINE: tuple[Rule, ...] = (
             due to time limit | time limit exhausted | jobtimeoutexception | exceeded maximum timeout value
             walltime*exceeded | exceeded walltime | exceeded wall time | term_runlimit | run time limit
             deadlineexceeded: job | active*longer than*specified deadline | reason: deadlineexceeded
-            timelimitexceeded | time limit exceeded
+            timelimitexceeded | time limit exceeded | resource allocation expired
             time limit reached | time limit of | reached time limit | hit time limit
             exceeded the maximum execution time | exceeded the time limit | exceeded its time limit
             timeout: sending signal | maximum runtime | max runtime | time-limit | maxruntimeexceeded
@@ -300,7 +308,8 @@ MACHINE: tuple[Rule, ...] = (
         any_of(
             """
             no new line for | no output for | no log output | no progress for | no progress in | no step for
-            no heartbeat for | made no progress | has not made progress | has not progressed | stalled for
+            no heartbeat for | made no progress | has not made progress | makes no progress | has not progressed
+            stalled for
             appears to be stuck | appears to be hung | seems stuck | seems to hang | is stuck | job hung | run hung
             hang detected | deadlock detected | stall detected | log silent | silent for | unresponsive for
             blocked for more than | last log line*ago | last output*ago | last step*ago | without any output
@@ -313,6 +322,13 @@ MACHINE: tuple[Rule, ...] = (
         "The run stood still{}: resume once from the last checkpoint, and take a stack dump (py-spy) if it repeats.",
         value=r"(for [\d:.]+ ?(?:s|sec|seconds|min|minutes|h|hours)?)\b",
         unless=("early stopping", "improve", "patience", "nvrm"),
+    ),
+    Rule(
+        "hang",
+        SYMPTOM + 8,
+        any_of("timeout (*)!"),
+        "It took no step until its own timer dumped the stacks: read there what it waited for, and resume once.",
+        only=r"^timeout \(\d+:\d\d:\d\d\)!$",
     ),
     # -- ranks that talk ---------------------------------------------------------------------------------------------
     Rule(
@@ -337,7 +353,8 @@ MACHINE: tuple[Rule, ...] = (
             monitored barrier | got completion with error | heartbeatmonitor | tcpstore*failed
             failed to connect to*tcpstore | connect() timed out | tcpstore*timed out | failed to recv, got 0 bytes
             ibv_ | mpi_abort was invoked | mpi_err | btl_tcp | mlx5*error | ucx*error | libfabric*error
-            horovod*stalled | process group watchdog
+            horovod*stalled | process group watchdog | barrier timed out | coordination_service*error
+            coordination service*error | jax distributed service detected
             """
         ),
         "The ranks lost each other: find the rank that died first; if there is none, resume once from the last "

@@ -109,7 +109,7 @@ PROGRAM: tuple[Rule, ...] = (
             mismatch*checkpoint | not found in checkpoint | not in checkpoint | world size*checkpoint
             checkpoint*world size | checkpoint*dp world size | weights only load failed
             unresolved object in checkpoint | key*not found in state_dict | checkpoint has no
-            state dict*has different
+            state dict*has different | missing key in checkpoint | trying to set a tensor of shape
             """
         ),
         "The checkpoint does not fit the model ({}): correct the model's settings, or skip that part when loading.",
@@ -176,7 +176,8 @@ PROGRAM: tuple[Rule, ...] = (
             authenticationerror | permission denied (publickey | api_key not configured | api key not configured
             no api key | invalid api key | incorrect api key | invalid credentials | bad credentials
             invalid user token | invalid username or password | invalid token | token has expired | token is expired
-            token expired | expiredtoken | invalidaccesskeyid | signaturedoesnotmatch | accessdenied | access denied
+            token expired | token has been expired | invalid_grant | expiredtoken | invalidaccesskeyid
+            signaturedoesnotmatch | accessdenied | access denied
             nocredentialserror | unable to locate credentials | could not automatically determine credentials
             defaultcredentialserror | could not read username | could not read password | could not find kaggle.json
             requested access to the resource is denied | pull access denied | unauthorized: | token is required
@@ -297,7 +298,7 @@ PROGRAM: tuple[Rule, ...] = (
             overrideparseexception | invalid literal for int() with base 10: '- | 参数错误 | 无效参数
             error in call to target | validation error for | validation errors for | scannererror
             parsererror: while parsing | does not exist in the registry | invalid optimizer | unknown optimizer
-            unknown dataset | unsupported optimizer | is not a valid choice
+            unknown dataset | unsupported optimizer | is not a valid choice | argument --*: invalid | required options
             """
         ),
         "The command or configuration does not fit the program ({}): correct it and start again.",
@@ -324,7 +325,7 @@ PROGRAM: tuple[Rule, ...] = (
             unable to find the | readerror: | nonmatchingsplitssizeserror | nonmatchingchecksumerror
             compressed file ended before | is empty | crc error | not a gzipped file | 数据集不存在 | 找不到
             nosuchfile | path does not exist | image not found | manifest*not found | datafilesnotfounderror
-            (404) when calling | 没有那个文件或目录
+            with 0 sample | (404) when calling | 没有那个文件或目录
             """
         ),
         "Data is missing or damaged: {}; check the path against the working folder and this host's data folder.",

@@ -38,6 +38,7 @@ RESOURCES: tuple[Rule, ...] = (
             cuda runtime error (2) : out of memory | hip out of memory | cuda_error_out_of_memory
             cudaerrormemoryallocation | cuda failure*out of memory | cuda failure 2 | outofmemoryerror:*gpu
             resource_exhausted: out of memory | resource_exhausted: failed to allocate
+            xlaruntimeerror: internal: failed to allocate
             oom when allocating tensor*gpu | resource exhausted: oom when allocating
             no available memory for the cache blocks | less than desired gpu memory utilization
             out of memory*failed to allocate*on gpu | gpu out of memory | gpu memory exhausted
@@ -95,7 +96,8 @@ RESOURCES: tuple[Rule, ...] = (
         any_of(
             """
             errno 12] cannot allocate memory | cannot allocate memory | std::bad_alloc | bad_alloc
-            out of memory allocating | java.lang.outofmemoryerror | arrowmemoryerror | malloc of size*failed
+            out of memory allocating | memory allocation of*failed | java.lang.outofmemoryerror | arrowmemoryerror
+            malloc of size*failed
             内存不足 | 无法分配内存
             """
         ),
@@ -116,7 +118,7 @@ RESOURCES: tuple[Rule, ...] = (
             """
             dataloader worker*killed by signal: killed | dataloader worker*killed by signal: 9 | exited on signal 9
             killed by signal 9 | terminated by signal 9 | signal 9 (sigkill) | signal: killed
-            died with <signals.sigkill: 9> | exitcode: -9 | exitcode  : -9 | exit code: -9
+            died with <signals.sigkill: 9> | return code = -9 | exitcode: -9 | exitcode  : -9 | exit code: -9
             terminated with signal sigkill | a process in the process pool was terminated abruptly
             a worker process managed by the executor was unexpectedly terminated | task*: killed | signal 9 (killed)
             """
@@ -170,7 +172,7 @@ RESOURCES: tuple[Rule, ...] = (
     Rule(
         "shm",
         SYMPTOM,
-        any_of("bus error | 总线错误"),
+        any_of("bus error | 总线错误 | return code = -7 | exitcode: -7 | exitcode  : -7 | signals.sigbus"),
         "A bus error mostly means that /dev/shm is full: a larger --shm-size or fewer data-loading workers.",
         unless=("pcie",),
     ),
@@ -215,6 +217,7 @@ RESOURCES: tuple[Rule, ...] = (
             found invalid values:*nan | nan encountered | nan detected | detected nan | nans detected
             encountered nan | found nan in | nan in loss | nan in grad | nan gradients | gradients are nan
             gradient norm is nan | non-finite grad | total norm of order*is non-finite | all nan | loss exploded
+            loss has exploded | loss blew up | loss has blown up
             is nan at step | losses are nan | loss infinite or nan | invalid loss | infinite loss | loss: nan,*stop
             损失为nan | 损失为 nan | 损失变为
             """

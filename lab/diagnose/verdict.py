@@ -8,7 +8,7 @@ from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass
 
 from lab.diagnose import memory
-from lab.diagnose.log import LONGEST, Log, Traceback, holds, no_number
+from lab.diagnose.log import LONGEST, TRACEBACK, Log, Traceback, holds, no_number
 from lab.diagnose.loose import LOOSE
 from lab.diagnose.machine import MACHINE
 from lab.diagnose.program import PROGRAM
@@ -95,6 +95,7 @@ _NOT_SOFT = (
     "terminat",
     "cuda initialization:",
     "can't open/read file",
+    "recognized processor",
 )
 _SYMPTOMS = frozenset(
     (
@@ -207,7 +208,7 @@ def _is_own(trace: Traceback) -> bool:
 
 
 def _counts(rule: Rule, log: Log, index: int, line: str) -> bool:
-    if any(holds(line, mark) for mark in rule.unless):
+    if TRACEBACK in line or any(holds(line, mark) for mark in rule.unless):
         return False
     if rule.loose:
         line = _ADDRESS.sub("", line)

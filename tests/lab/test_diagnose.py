@@ -143,6 +143,16 @@ def test_code_that_a_traceback_quotes_proves_nothing(before: str, code: str, err
     assert diagnose("\n".join(rank + line for line in [before, *trace]), 1).cause == cause
 
 
+@pytest.mark.parametrize(
+    "code", ["│ ❱ 12 │   raise OSError('no space left on device') │", "---> 12 raise Full('disk is full')"]
+)
+def test_code_in_a_box_proves_nothing_either(code: str) -> None:
+    """Rich and notebooks show code in their own ways."""
+    log = f"╭─── Traceback (most recent call last) ───╮\n{code}\nValueError: no"
+
+    assert diagnose(log, 1).cause == "user_code"
+
+
 def test_a_pause_that_ended_is_no_hang() -> None:
     """A watchdog also speaks while a data set is indexed for the first time."""
     paused = "[watchdog] no output for 900 s\n"
