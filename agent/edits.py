@@ -16,8 +16,9 @@ def revise(here: Desk, request: Request, edit: Edit, lab: planner.Lab) -> str:
         text = f"{prepared.question}\n{edit.experiment_id} stays as it was."
         here.ledger.answer(request.id, Answer(kind="question", text=text))
         return "question"
+    plan, estimate = prepared.plan, prepared.estimate
     try:
-        here.ledger.revise(request.id, edit.experiment_id, edit.revision, prepared.plan, prepared.estimate)
+        here.ledger.revise(request.id, edit.experiment_id, edit.revision, plan, estimate, prepared.reused)
     except MoveRefused as refused:
         text = f"Not changed ({request.text}): {refused.subject} is {refused.state}."
         here.ledger.answer(request.id, Answer(kind="reply", text=text))

@@ -124,7 +124,7 @@ def _propose(here: Desk, request: Request, understood: Understood, lab: planner.
         here.ledger.answer(request.id, _with_model(Answer(kind="question", text=text), understood))
         return "question"
     answer = _with_model(Answer(kind="plan", text=understood.reply), understood)
-    here.ledger.propose(request.id, prepared.plan, prepared.estimate, answer)
+    here.ledger.propose(request.id, prepared.plan, prepared.estimate, answer, prepared.reused)
     return "plan"
 
 
@@ -134,7 +134,7 @@ def _offer(here: Desk, request: Request, understood: Understood, plan: Plan, lab
     def prepare(design: Plan) -> planner.Prepared:
         return planner.prepare(design, lab, here.ledger, here.settings.limits.max_runs, request.user)
 
-    whole = prepare(plan.model_copy(update={"budget": None}))
+    whole = prepare(plan.model_copy(update={"budget": None, "anew": True}))
     if whole.question is None and whole.estimate is None:
         return None
     made: tuple[Design, ...] = ()
@@ -165,7 +165,7 @@ def _pick(here: Desk, request: Request, offer: offers.Offer, place: int, lab: pl
     if first != request.id:
         return _say_only(here, request, designs.WORDS.say("picked", is_chinese(plan.request_text), id=first))
     answer = Answer(kind="plan", text=offer.designs[place].name)
-    made = here.ledger.propose(request.id, prepared.plan, prepared.estimate, answer)
+    made = here.ledger.propose(request.id, prepared.plan, prepared.estimate, answer, prepared.reused)
     if made is not None:
         here.ledger.approve(made.id, request.user)
     return "plan"

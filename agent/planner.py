@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
 import jsonschema
 
-from agent import catalog, searches
-from lab import cardtable
+from agent import again, catalog, searches
+from lab import cardtable, reuse
 from lab.card import Card, DataSet, Host, HostCards
 from lab.estimate import duration, gpu_hours
 from lab.forecast import Queue
@@ -72,6 +72,8 @@ class Prepared:
     plan: Plan
     estimate: Estimate | None = None
     question: str | None = None
+    reused: tuple[str, ...] = ()
+    """Finished runs that stand for runs of the plan; the estimate counts the others."""
 
 
 def default_dataset(lab: Lab) -> tuple[str | None, str]:
@@ -94,10 +96,11 @@ def prepare(plan: Plan, lab: Lab, ledger: Ledger, max_runs: int, owner: str) -> 
         return Prepared(plan, question=question)
     if not lab.hosts or not lab.usable():
         plan = plan.model_copy(update={"notes": (*plan.notes, NO_CARD if lab.hosts else NO_HOST)})
-    estimated = _estimate(plan, lab, ledger, owner)
+    plan, same = again.reusable(plan, ledger.same(plan, lab.hosts, lab.cards))
+    estimated = _estimate(plan, lab, ledger, owner, same)
     if plan.search != "grid":
         plan = searches.settled(searches.within_budget(plan, estimated))
-    return Prepared(plan, estimated)
+    return Prepared(plan, estimated, reused=reuse.sources(same))
 
 
 PRECISIONS = {"fp16": "amp_fp16", "fp16_amp": "amp_fp16", "amp": "auto", "bf16": "amp_bf16", "bf16_amp": "amp_bf16"}
@@ -211,12 +214,19 @@ def _cards(plan: Plan, lab: Lab) -> str | None:
     return None
 
 
-def _estimate(plan: Plan, lab: Lab, ledger: Ledger, owner: str) -> Estimate | None:
-    """None where no card can train, or nothing is known of how long a run takes."""
+def _estimate(plan: Plan, lab: Lab, ledger: Ledger, owner: str, same: Collection[int]) -> Estimate | None:
+    """Of the runs that are not there already; None where no card can train, or nothing is known of how long one takes.
+
+    Args:
+        same: numbers of those that are.
+    """
     cards = lab.usable()
+    if len(same) == plan.n_runs:
+        return Estimate(wall_s=0.0, gpu_hours=0.0, cards=len(cards), rough=False)
     where, lengths = machines(lab.hosts, cards), Lengths(ledger.client)
     jobs = []
-    for point in plan.points() if cards else ():
+    new = [point for n, point in enumerate(plan.points(), start=1) if n not in same]
+    for point in new if cards else ():
         subject = Subject.of(point, plan.template, plan.epochs, plan.max_steps, owner, where.name_of(None))
         length = lengths.predict(subject, where)
         if length is None:

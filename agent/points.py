@@ -28,6 +28,8 @@ class Seed:
     cause: str | None = None
     message: str | None = None
     advice: str | None = None
+    reused_from: str | None = None
+    """The run of another experiment whose result it is."""
 
 
 @dataclass(frozen=True)
@@ -118,7 +120,7 @@ def _seed(run: Run, metric: str) -> Seed:
     outcome, value = _outcome(run, metric)
     curves = {name: tuple(points) for name, points in run.result.curves.items()} if run.result else {}
     seed = run.point.params.get("seed")
-    return Seed(run.id, seed, value, outcome, curves, run.cause, run.message, run.advice)
+    return Seed(run.id, seed, value, outcome, curves, run.cause, run.message, run.advice, run.reused_from)
 
 
 def _outcome(run: Run, metric: str) -> tuple[Outcome, float | None]:

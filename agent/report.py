@@ -77,7 +77,9 @@ def _verdict(experiment: Experiment, points: Sequence[PointData], metric: str, w
 
 def _again(plan: Plan, chinese: bool) -> str:
     """What asks for the same again, outside its thread as well: `with lr 3e-4` alone would mean nothing there."""
-    return planwords.sentence(plan, chinese) if plan.template == "vision" and plan.models else plan.request_text
+    if plan.template != "vision" or not plan.models:
+        return plan.request_text
+    return planwords.sentence(plan.model_copy(update={"anew": plan.search == "grid"}), chinese)
 
 
 def _rows(points: Sequence[PointData], metric: str) -> tuple[Row, ...]:
@@ -113,7 +115,10 @@ def _row(point: PointData, metric: str) -> Row:
         trend=heading,
         slope=slope,
         epochs=point.epochs,
-        seeds=tuple(SeedValue(run_id=s.run_id, seed=s.seed, value=s.value, outcome=s.outcome) for s in point.seeds),
+        seeds=tuple(
+            SeedValue(run_id=s.run_id, seed=s.seed, value=s.value, outcome=s.outcome, reused_from=s.reused_from)
+            for s in point.seeds
+        ),
     )
 
 
@@ -190,6 +195,8 @@ def _notes(experiment: Experiment, runs: Sequence[Run], points: Sequence[PointDa
         yield words.say("note_last")
     if len({(p.epochs, p.max_steps) for p in points}) > 1:
         yield words.say("note_lengths")
+    if reused := [run.reused_from for run in runs if run.reused_from]:
+        yield words.say("note_reused", n=len(reused), all=len(runs), names=words.names(reused))
     yield from _changes(latest(runs), words)
     yield from _effort(experiment, runs, words)
 

@@ -15,6 +15,7 @@ WORDS = Phrasebook(
         "tried": ("tried: {list}", "已尝试：{list}"),
         "advice": ("what you can do: {advice}", "你可以：{advice}"),
         "stop": ("; ", "；"),
+        "reused": ("; from {id}, not run again", "；来自 {id}，没有重跑"),
     }
 )
 
@@ -45,6 +46,7 @@ def run_words(run: Run, forecast: Forecast | None, now: float, chinese: bool) ->
     if run.result:
         values = [f"{k.replace('_', ' ')} {v:.4g}" for k, v in run.result.metrics.items() if v is not None]
         words += f"; {', '.join(values)}"
+    words += WORDS.say("reused", chinese, id=run.reused_from) if run.reused_from else ""
     return words
 
 

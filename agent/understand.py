@@ -11,6 +11,7 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from agent import grids
+from agent.again import all_again
 from agent.ground import ground
 from agent.model import Proposer
 from agent.preferences import USUAL, fill
@@ -166,6 +167,7 @@ def _plan(reading: Reading, text: str, previous: PreviousPlan | None, defaults: 
         deadline=reading.deadline,
         schedule=reading.schedule,
         mode=reading.mode,
+        anew=all_again(text),
         notes=reading.notes,
         request_text=text,
     )

@@ -14,6 +14,7 @@ from typing import Any
 
 from redis.client import Pipeline
 
+from lab import reuse
 from lab.errors import OperatorError, UnknownRecord
 from lab.files import replace_file
 from lab.records import index_key, load, record_key
@@ -82,10 +83,13 @@ class Archives(Wishes):
             file = runs_dir / experiment_id / NAME
             replace_file(file, gzip.compress(json.dumps(document, ensure_ascii=False).encode(), compresslevel=6))
             archive = Archive(host=host, file=str(file), n_runs=experiment.total_runs)
+            reusable = reuse.entries(pipe, runs)
             pipe.multi()
             self._set(pipe, experiment, archive=archive)
             pipe.zadd(ARCHIVED, {experiment_id: max(ends)})
             pipe.delete(_report_key(experiment_id))
+            if reusable:
+                pipe.hdel(reuse.INDEX, *reusable)
             for run in runs:
                 pipe.delete(record_key(run.id), f"{PREFIX}progress:{run.id}")
                 pipe.zrem(index_key("run", run.state), run.id)

@@ -142,6 +142,8 @@ class DataSet(Record):
     train_samples: int | None = None
     image_size: int | None = None
     """Side in pixels at which it is trained unless the plan says otherwise; None when unknown."""
+    fingerprint: str | None = None
+    """Changes with its files; None for a set that comes with the code."""
 
 
 class Host(Record):
@@ -152,6 +154,8 @@ class Host(Record):
     templates: dict[str, dict[str, Any]] = {}
     """Template name to the JSON schema of its parameters."""
     datasets: tuple[DataSet, ...] = ()
+    code: str | None = None
+    """Hash of the trainers' source and libraries, see lab/provenance; None from hosts of earlier versions."""
     models: dict[str, str] = {}
     """Library to version, `timm: 1.0.30`: which families of models can be built here."""
     cores: int = 1

@@ -18,6 +18,8 @@ def words(estimate: Estimate | None, chinese: bool = False) -> str:
     where cards are busy; or that nothing is known."""
     if estimate is None:
         return "还不知道要多久" if chinese else "how long it takes is not known yet"
+    if not estimate.wall_s:
+        return "不用跑" if chinese else "nothing to run"
     p50, p90, hours = *_spread(estimate, chinese), gpu_hours(estimate.gpu_hours)
     if chinese:
         most = f"（九成情况下不超过 {p90}）" if p90 else ""

@@ -9,12 +9,12 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from redis.client import Pipeline
 
-from lab import habits, hosts
+from lab import habits, hosts, reuse
 from lab.archive import Archives, archived_report, archived_runs
 from lab.card import HostCards
 from lab.draws import Draws
@@ -24,6 +24,7 @@ from lab.proposals import Proposals
 from lab.quarantine import Quarantine, shown
 from lab.queue import ANSWER, put
 from lab.records import record_key
+from lab.reuse import Reuse
 from lab.run import (
     EXPERIMENT_ID,
     FINAL_EXPERIMENT,
@@ -47,7 +48,7 @@ CLAIM_S = 90_000
 FIGURE_S = 30 * 86_400
 
 
-class Ledger(Archives, Proposals, Draws):
+class Ledger(Archives, Proposals, Draws, Reuse):
     """The one writer of requests, experiments, runs, progress and reports; any process may hold one."""
 
     # -- requests ------------------------------------------------------------------------------------------------
@@ -96,8 +97,14 @@ class Ledger(Archives, Proposals, Draws):
 
     # -- experiments ---------------------------------------------------------------------------------------------
 
-    def propose(self, request_id: str, plan: Plan, estimate: Estimate | None, answer: Answer) -> Experiment | None:
-        """The request is answered by a proposed experiment; None if it had its answer already."""
+    def propose(
+        self, request_id: str, plan: Plan, estimate: Estimate | None, answer: Answer, reused: Sequence[str] = ()
+    ) -> Experiment | None:
+        """The request is answered by a proposed experiment; None if it had its answer already.
+
+        Args:
+            reused: the finished runs whose results will stand for runs of the plan, as far as can be told now.
+        """
         experiment_id = self._next("exp")
 
         def write(pipe: Pipeline) -> Experiment | None:
@@ -113,6 +120,7 @@ class Ledger(Archives, Proposals, Draws):
                 estimate=estimate,
                 n_runs=plan.n_runs,
                 created_at=time.time(),
+                reused=tuple(reused),
             )
             pipe.multi()
             self._create(pipe, experiment, experiment.created_at)
@@ -149,7 +157,9 @@ class Ledger(Archives, Proposals, Draws):
         return [*archived_runs(experiment), *self._read_many(Run, ids)]
 
     def approve(self, experiment_id: str, by: str) -> Experiment:
-        """The experiment is approved and its runs are queued, once.
+        """The experiment is approved and its runs are queued, once; those that are there already are finished with it.
+
+        What is there is looked up anew: code and data may be others than when it was proposed.
 
         Raises:
             MoveRefused: it was not merely proposed (approved before, cancelled, ...).
@@ -160,16 +170,28 @@ class Ledger(Archives, Proposals, Draws):
             if experiment.state is not ExperimentState.PROPOSED:
                 raise MoveRefused(experiment_id, experiment.state, ExperimentState.APPROVED)
             now = time.time()
+            same = self.same(experiment.plan, hosts.hosts(self.client), hosts.cards(self.client))
+            fields = {"approved_by": by, "approved_at": now, "reused": reuse.sources(same)}
             pipe.multi()
-            approved = self._move(
-                pipe, experiment, ExperimentState.APPROVED, {"by": by}, approved_by=by, approved_at=now
-            )
-            for number, point in enumerate(experiment.plan.points(), start=1):
-                self._create(pipe, _run(approved, number, point, now), now)
+            approved = self._move(pipe, experiment, ExperimentState.APPROVED, {"by": by}, **fields)
+            runs = [_run(approved, number, point, now) for number, point in enumerate(experiment.plan.points(), 1)]
+            for run in runs:
+                found = same.get(run.number)
+                self._create(pipe, reuse.copied(run, found, now) if found else run, now)
             habits.remember(pipe, approved.owner, approved.plan)
-            return approved
+            return self._finished_at_once(pipe, approved, len(same), now)
 
         return self._transact(write, record_key(experiment_id))
+
+    def _finished_at_once(self, pipe: Pipeline, experiment: Experiment, n_reused: int, now: float) -> Experiment:
+        """The reused runs are counted; where all are, the experiment is finished and its report is due."""
+        counts = {RunState.FINISHED.value: n_reused}
+        if n_reused:
+            pipe.hset(counts_key(experiment.id), mapping=counts)
+        if not n_reused or n_reused < experiment.total_runs:
+            return experiment
+        self._put_report(pipe, experiment, 1)
+        return self._move(pipe, experiment, ExperimentState.FINISHED, {"counts": counts}, finished_at=now)
 
     def cancel(self, experiment_id: str, by: str) -> Experiment:
         """The experiment ends: at once when nothing of it runs, else when its running attempts have stopped.

@@ -100,6 +100,8 @@ class Plan(Frozen):
     """As the person wrote it; never computed with."""
     schedule: dict[str, Scalar] | None = None
     mode: str | None = None
+    anew: bool = False
+    """True runs also what is there already from an earlier experiment."""
     assumed: tuple[Assumed, ...] = ()
     notes: tuple[str, ...] = ()
     """Things to say on the plan card: a range that became a grid, arithmetic that does not add up."""

@@ -154,6 +154,7 @@ AGAIN = Phrasebook(
         "with": ("with {name}", "用 {name}"),
         "without": ("without {name}", "不用 {name}"),
         "both": ("with and without {name}", "有无 {name}"),
+        "anew": ("run all again", "全部重跑"),
         "and": (" and ", " 和 "),
         "stop": ("; ", "；"),
     }
@@ -182,6 +183,7 @@ def sentence(plan: Plan, chinese: bool = False) -> str:
         parts += [say(name, n=number(hours)) for name, hours in limits if hours is not None]
     parts += [say("metric", name=SPOKEN.get(plan.metric, plan.metric.replace("_", " ")))] if plan.metric else []
     parts += [say(plan.priority)] if plan.priority != "normal" else []
+    parts += [say("anew")] if plan.anew else []
     return say("stop").join(parts)
 
 

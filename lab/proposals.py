@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 
 from redis.client import Pipeline
 
@@ -35,12 +36,19 @@ class Proposals(Wishes):
         return self._transact(write, record_key(request_id))
 
     def revise(
-        self, request_id: str, experiment_id: str, revision: int, plan: Plan, estimate: Estimate | None
+        self,
+        request_id: str,
+        experiment_id: str,
+        revision: int,
+        plan: Plan,
+        estimate: Estimate | None,
+        reused: Sequence[str] = (),
     ) -> Experiment | None:
         """The request is answered by the experiment with this plan in place of its own; None if it had an answer.
 
         Args:
             revision: of the plan that was corrected.
+            reused: as in `propose`.
 
         Raises:
             MoveRefused: it is not merely proposed any more, or its plan was corrected meanwhile.
@@ -62,6 +70,7 @@ class Proposals(Wishes):
                 plan=plan,
                 estimate=estimate,
                 n_runs=plan.n_runs,
+                reused=tuple(reused),
                 plan_revision=revision + 1,
                 edited_by=request.user,
             )

@@ -12,6 +12,7 @@ from pydantic import Field
 
 from lab.plan import Scalar, number
 from lab.reportwords import CAUSES, WORDS
+from lab.reuse import experiments
 from lab.run import Record
 
 Outcome = Literal["ok", "diverged", "failed", "pruned", "cancelled", "unfinished"]
@@ -35,6 +36,8 @@ class SeedValue(Record):
     value: float | None = None
     """Last value of the report's metric; None unless `outcome` is ok."""
     outcome: Outcome = "ok"
+    reused_from: str | None = None
+    """The run of another experiment that it is the result of; None where it ran for this one."""
 
 
 class Row(Record):
@@ -262,6 +265,9 @@ def _statistics(row: Row, report: Report) -> list[str]:
     to = WORDS.say("to", chinese(report))
     interval = format_interval(row.low, row.high, share=is_share(report.metric), to=to)
     ended = WORDS.say("of", chinese(report), n=row.n_ok, all=row.n)
+    if reused := [seed.reused_from for seed in row.seeds if seed.reused_from]:
+        where = experiments(reused, chinese(report))
+        ended += WORDS.say("reused", chinese(report), n=len(reused), where=where)
     return [ended, format_pm(row.mean, row.sd), interval, best, trend_words(row.trend, chinese(report))]
 
 

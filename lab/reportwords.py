@@ -32,6 +32,7 @@ WORDS = Phrasebook(
         "best_seed": ("best seed", "最好的种子"),
         "at_the_end": ("at the end", "末尾趋势"),
         "of": ("{n} of {all}", "{all} 中 {n}"),
+        "reused": (" ({n} from {where})", "（{n} 个来自 {where}）"),
         "with_seed": (" (seed {seed})", "（种子 {seed}）"),
         "n_seeds": ("{n} seeds", "{n} 个种子"),
         "interval_of": ("95 % interval {interval}", "95 % 区间 {interval}"),

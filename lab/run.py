@@ -9,6 +9,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict
 
 from lab.plan import Plan, Point, Priority, Scalar
+from lab.provenance import Provenance
 
 
 class RunState(StrEnum):
@@ -204,6 +205,9 @@ class Experiment(Record):
     """Revision of the last report that was written; 0 means none yet."""
     archive: Archive | None = None
     """None while its runs are in Redis."""
+    reused: tuple[str, ...] = ()
+    """Finished runs of other experiments whose results stand for runs of the plan: those that were there when it was
+    proposed, then those that were when it was approved."""
 
     @property
     def total_runs(self) -> int:
@@ -254,6 +258,8 @@ class RunResult(Record):
     usage: Usage = Usage()
     environment: dict[str, str] = {}
     """torch, timm, python, card, source revision."""
+    provenance: Provenance | None = None
+    """None where its attempts differed in it, and in results of earlier versions."""
     warnings: tuple[str, ...] = ()
 
 
@@ -304,6 +310,8 @@ class Run(Record):
     result: RunResult | None = None
     retry_of: str | None = None
     """The failed or cancelled run that this one does once more."""
+    reused_from: str | None = None
+    """The finished run of another experiment whose result this one has; it never had a card itself."""
     retries: int = 0
     """Attempts that ended by a fault of the run's own and were cured; lost ones are not counted here."""
     cures: tuple[str, ...] = ()
@@ -407,3 +415,5 @@ class RunSpec(Record):
     """Torch threads for a simulated card; None leaves torch's default."""
     checkpoint_dir: str | None = None
     """Where an earlier attempt left its checkpoints; None starts anew."""
+    provenance: Provenance | None = None
+    """Of this attempt and of those whose checkpoints it goes on from; None where they differ."""

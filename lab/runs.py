@@ -9,7 +9,7 @@ from typing import Any
 from redis.client import Pipeline
 from rq import Queue
 
-from lab import tally
+from lab import reuse, tally
 from lab.cardtable import CardUse
 from lab.errors import FenceError, MoveRefused, UnknownRecord
 from lab.losses import Losses
@@ -262,6 +262,7 @@ class Runs(Records):
             # An attempt that failed by itself leaves a result of some kind; without one it was lost.
             fields |= self._spent(pipe, run, usage, lost=state is RunState.FAILED)
         closed = self._move(pipe, run, state, {"fence": run.fence}, finished_at=now, **fields)
+        reuse.remember(pipe, closed)
         counts = {**counts, state.value: counts.get(state, 0) + 1}
         pipe.hincrby(counts_key(experiment.id), state.value, 1)
         if run.state in HOLDS_CARD:

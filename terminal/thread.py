@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from lab import estimate as estimates
-from lab import events, freecards, store
+from lab import events, freecards, reuse, store
 from lab.cardtable import table
 from lab.errors import OvernightError
 from lab.estimate import duration, expected, place_words
@@ -172,6 +172,8 @@ def plan_card(experiment: Experiment) -> Group:
         Text.assemble((f"{experiment.id}: ", "bold"), plan.title()),
         Text(f"  {plan.arithmetic()}, {estimates.words(experiment.estimate)}"),
     ]
+    reused = reuse.words(experiment.reused, experiment.n_runs, chinese=False)
+    lines += [Text(f"  {reused}")] if reused else []
     said = "; ".join(plan.stated())
     if said:
         lines.append(Text(f"  as you said: {said}"))
@@ -195,6 +197,7 @@ def run_words(run: Run, progress: Progress | None = None, place: Place | None = 
     if run.state in FINAL_RUN:
         metrics = run.result.metrics if run.result else {}
         said = [] if run.state is RunState.FINISHED else [run.message or run.cause or ""]
+        said += [f"from {run.reused_from}"] if run.reused_from else []
         return ", ".join([run.state.value, *_metric_words(metrics), *filter(None, said)])
     if progress is None:
         return run.state.value

@@ -5,11 +5,12 @@ Nothing here imports torch: a host publishes this list, and the dispatcher finds
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -261,6 +262,30 @@ def folder_of(name: str, named_folders: Mapping[str, Path], data_root: Path | No
     return None
 
 
+def fingerprint(name: str, named_folders: Mapping[str, Path], data_root: Path | None) -> str | None:
+    """As DataSet has it, of the set as it is on this host now; None for a built-in set and for one that is absent."""
+    folder = folder_of(name, named_folders, data_root)
+    if folder is None:
+        return None
+    entry = TORCHVISION.get(canonical(name))
+    return _stamp(folder / marker for marker in entry.markers) if entry else _folder_stamp(check_image_folder(folder))
+
+
+def _folder_stamp(found: ImageFolder) -> str:
+    return _stamp(part / name for part in (found.train, found.val) if part for name in found.classes)
+
+
+def _stamp(paths: Iterable[Path]) -> str:
+    """Hash of names, sizes and times of change; of a folder the time at which a file in it last came, went or was
+    replaced. Reading a large set over a network would take hours, and writing into an image in place is unusual."""
+    digest = hashlib.sha256()
+    for path in paths:
+        found = path.stat()
+        size = 0 if path.is_dir() else found.st_size
+        digest.update(f"{path.parent.name}/{path.name} {size} {found.st_mtime_ns}\n".encode())
+    return digest.hexdigest()[:16]
+
+
 def check_image_folder(folder: Path) -> ImageFolder:
     """What the folder holds; classes in the order that gives their numbers.
 
@@ -317,7 +342,8 @@ def _root_of(entry: TorchvisionSet, folders: Mapping[str, Path], data_root: Path
 
 
 def _torchvision(entry: TorchvisionSet, folders: Mapping[str, Path], data_root: Path | None) -> DataSet:
-    present = _root_of(entry, folders, data_root) is not None
+    root = _root_of(entry, folders, data_root)
+    present = root is not None
     return DataSet(
         name=entry.name,
         present=present,
@@ -325,6 +351,7 @@ def _torchvision(entry: TorchvisionSet, folders: Mapping[str, Path], data_root: 
         classes=entry.classes,
         train_samples=entry.train_samples,
         image_size=entry.image_size,
+        fingerprint=_stamp(root / marker for marker in entry.markers) if root else None,
     )
 
 
@@ -358,4 +385,6 @@ def _images(name: str, folders: Mapping[str, Path], data_root: Path | None) -> D
         if name == IMAGENET:
             wanted += " (ILSVRC 2012, from image-net.org once its terms are accepted)"
         return DataSet(name=name, present=False, how_to_get=f"{problem}: {wanted}")
-    return DataSet(name=name, present=True, classes=len(found.classes), train_samples=_count(found.train))
+    count = _count(found.train)
+    stamp = _folder_stamp(found)
+    return DataSet(name=name, present=True, classes=len(found.classes), train_samples=count, fingerprint=stamp)

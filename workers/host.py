@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import json
 import logging
 import os
@@ -16,11 +15,11 @@ from lab.card import Card, Host
 from lab.processes import die_with_parent
 from lab.settings import Settings
 from workers import datasets
+from workers.provenance import LIBRARIES, code, version
 from workers.templates import TEMPLATES
 
 log = logging.getLogger(__name__)
 
-LIBRARIES = ("torch", "torchvision", "timm", "scikit-learn")
 SPEED_LIMIT_S = 120.0
 
 
@@ -35,6 +34,7 @@ def describe(settings: Settings, cards: Sequence[str], speed_flops: float | None
         version=version("overnight") or "unknown",
         templates={name: template.schema() for name, template in TEMPLATES.items()},
         datasets=tuple(datasets.available(settings.datasets, settings.datasets_root)),
+        code=code(),
         models={name: found for name in LIBRARIES if (found := version(name))},
         cores=cores(),
         disk_free_bytes=disk_free(settings),
@@ -42,14 +42,6 @@ def describe(settings: Settings, cards: Sequence[str], speed_flops: float | None
         cards=tuple(cards),
         published_at=time.time(),
     )
-
-
-def version(library: str) -> str | None:
-    """The installed version, by its metadata alone; None when it is not installed."""
-    try:
-        return importlib.metadata.version(library)
-    except importlib.metadata.PackageNotFoundError:
-        return None
 
 
 def cores() -> int:

@@ -23,7 +23,7 @@ from lab.leases import Lease, Leases
 from lab.ledger import Ledger
 from lab.run import Run, RunResult, RunSpec, RunState, Usage
 from lab.settings import Settings
-from workers import copies, cures, datasets, disk, heal, launch, oomkills
+from workers import copies, cures, datasets, disk, heal, launch, oomkills, provenance
 from workers.recover import lose, release_card
 from workers.rundir import RunDir, read_log, read_result
 from workers.templates import TEMPLATES
@@ -148,7 +148,9 @@ class Attempt:
             self._finish(found)
             return
         earlier = directory.checkpoints()
-        directory.write_spec(self._spec(earlier))
+        spec = self._spec(earlier)
+        before = directory.spec() if earlier else None
+        directory.write_spec(provenance.stated(spec, before, self.post.settings))
         folder = directory.begin(self.lease.fence)
         ending, gone = self._train(folder, locks)
         self.cards_gone = gone

@@ -33,8 +33,8 @@ class RunDir:
 
     def __init__(self, runs: Path, run: Run) -> None:
         self.path = runs / run.id
-        self._run = run
-        if self.path.exists() and self._age() != run.queued_at:
+        spec = self.spec()
+        if self.path.exists() and (spec is None or spec.queued_at != run.queued_at):
             aside = self.path.with_name(f"{self.path.name}.before-{time.strftime('%Y%m%d-%H%M%S')}-{run.queued_at:.0f}")
             self.path.rename(aside)
             log.warning("%s: a directory of another run with this id was moved to %s", run.id, aside)
@@ -80,9 +80,10 @@ class RunDir:
         """The result of an attempt that finished but could not say so (Redis was away); None without one."""
         return next((found for attempt in self.attempts() if (found := read_result(attempt))), None)
 
-    def _age(self) -> float | None:
+    def spec(self) -> RunSpec | None:
+        """What the last attempt was given; None before the first, or where it cannot be read."""
         try:
-            return RunSpec.model_validate_json((self.path / "spec.json").read_bytes()).queued_at
+            return RunSpec.model_validate_json((self.path / "spec.json").read_bytes())
         except (OSError, ValidationError):
             return None
 

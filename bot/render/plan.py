@@ -9,7 +9,7 @@ from bot.render.edit import EDIT, shortcuts
 from bot.render.message import Block, Message, actions, button, context, message, section
 from bot.render.text import cut, escape, name, person, shorten
 from bot.render.words import WORDS, chinese
-from lab import planwords
+from lab import planwords, reuse
 from lab.estimate import words
 from lab.plan import Plan, few
 from lab.run import Experiment, ExperimentState
@@ -36,6 +36,7 @@ def plan_card(
     title = shorten(name(planwords.title(plan, zh), 200), 400)
     size = WORDS.say("comma", zh).join((planwords.arithmetic(plan, zh), words(experiment.estimate, chinese=zh)))
     lines = [f"*{experiment.id}*: {title}", escape(cut(size, 400))]
+    lines += [escape(reused)] if (reused := reuse.words(experiment.reused, experiment.n_runs, zh)) else []
     lines += [WORDS.say("with", zh, list=shorten(stated, 500))] if (stated := _stated(plan, zh)) else []
     lines += [WORDS.say("assumed", zh, list=assumed)] if (assumed := _assumed(plan, zh)) else []
     body = "\n".join(lines)

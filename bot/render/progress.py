@@ -156,7 +156,9 @@ def _queued(run: Run, place: str, zh: bool) -> str:
 def _detail(run: Run, progress: Progress | None, wanted: str | None, zh: bool) -> str:
     match run.state:
         case RunState.FINISHED:
-            return _metric(run.result.metrics if run.result else {}, wanted) or WORDS.say("done", zh)
+            value = _metric(run.result.metrics if run.result else {}, wanted) or WORDS.say("done", zh)
+            source = WORDS.say("reused", zh, id=run.reused_from) if run.reused_from else ""
+            return WORDS.say("comma", zh).join(filter(None, [value, source]))
         case RunState.FAILED:
             why = " ".join((run.cause or run.message or WORDS.say("no_cause", zh)).split())
             return cut(WORDS.say("failed", zh, why=why), 60)

@@ -45,6 +45,7 @@ WORDS = Phrasebook(
         "queued": ("queued", "排队中"),
         "queued_again": ("queued again", "重新排队"),
         "done": ("done", "完成"),
+        "reused": ("from {id}", "来自 {id}"),
         "failed": ("failed: {why}", "失败：{why}"),
         "no_cause": ("no cause known", "原因不明"),
         "starting": ("starting", "正在启动"),

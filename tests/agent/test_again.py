@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import math
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from agent.again import all_again, reusable
 from agent.reader.choices import WORDS
 from agent.understand import understand
-from lab.plan import MAX_RUNS, Axis, Budget, Plan, Range
+from lab.plan import MAX_RUNS, Axis, Budget, Plan, Point, Range
 from lab.planwords import sentence
+from lab.run import Run
 
 MODELS = ("resnet18", "vgg16", "densenet121", "efficientnet_b0", "vit_small_patch16_224", "mobilenetv3_large_100")
 DATASETS = ("cifar10", "svhn", "food101", "stl10", "digits", "imagenet100", "tiny_imagenet")
@@ -104,6 +107,7 @@ def plans(draw: st.DrawFn) -> Plan:
         priority=draw(st.sampled_from(["low", "normal", "high"])),
         metric=draw(st.sampled_from([None, "val_acc", "val_loss", "f1", "throughput"])),
         budget=draw(st.sampled_from([None, Budget(gpu_hours=12.0)])),
+        anew=draw(st.booleans()),
     )
 
 
@@ -120,6 +124,7 @@ def same(wanted: Plan, got: Plan) -> list[str]:
         "budget",
         "search",
         "trials",
+        "anew",
     )
     found = [
         f"{f}: {getattr(got, f)} not {getattr(wanted, f)}" for f in fields if getattr(got, f) != getattr(wanted, f)
@@ -190,3 +195,68 @@ def test_a_search_printed_as_a_sentence_is_the_same_search(
     assert got is not None, text
     assert same(plan, got) == [], text
     assert got.n_runs == trials
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "run all again",
+        "please run everything again, with 4 seeds",
+        "run it all again",
+        "two more seeds, and rerun all of them",
+        "retrain everything from scratch",
+        "redo the whole thing",
+        "compare resnet18 and resnet34 on digits; don't reuse old results",
+        "全部重跑",
+        "加两个种子，全部重新跑",
+        "所有的run都再跑一遍",
+        "重新训练全部",
+        "不要复用旧结果",
+    ],
+)
+def test_run_all_again_asks_for_every_run(text: str) -> None:
+    """A lab that doubts its old numbers wants new ones, not those once more."""
+    assert all_again(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "two more seeds please",
+        "run exp-12 again with 5 seeds",
+        "same again but with lr 3e-4",
+        "compare all resnets on digits",
+        "train everything for 3 epochs",
+        "retry the failed ones",
+        "再加两个种子",
+        "再跑两个种子",
+        "所有模型都跑 3 轮",
+        "重跑 exp-12，lr 换成 3e-4",
+    ],
+)
+def test_a_change_asks_for_what_is_new(text: str) -> None:
+    """The usual follow-up; training the old runs once more would be GPU time for nothing."""
+    assert not all_again(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "n_there", "anew"),
+    [
+        ("run it again", 2, True),
+        ("reproduce exp-12", 2, True),
+        ("再跑一次", 2, True),
+        ("run exp-12 again with 2 seeds", 1, False),
+        ("compare resnet18 and resnet34 on digits", 2, False),
+    ],
+)
+def test_a_repetition_of_what_is_all_there_is_run(text: str, n_there: int, anew: bool) -> None:
+    """`Again` with nothing new would otherwise start nothing, which is not what the person asked for."""
+    plan = Plan(models=("resnet18",), axes={"seed": (0, 1)}, request_text=text)
+    point = Point(model="resnet18", dataset=None, params={})
+    found = Run(id="exp-1/1", experiment_id="exp-1", number=1, point=point, template="vision", queued_at=0.0)
+    there = dict.fromkeys(range(1, n_there + 1), found)
+
+    settled, same = reusable(plan, there)
+
+    assert settled.anew is anew
+    assert same == ({} if anew else there)

@@ -18,8 +18,10 @@ from agent.desk import Desk
 from lab import hosts, store
 from lab.card import Card, DataSet, Host, HostCards
 from lab.errors import OvernightError
+from lab.estimate import words
 from lab.ledger import Ledger
-from lab.run import Answer, Experiment, ExperimentState, Request, RequestState
+from lab.provenance import Provenance
+from lab.run import Answer, Experiment, ExperimentState, Request, RequestState, RunResult, RunState
 from lab.settings import ModelSettings, Settings
 from workers.templates import TEMPLATES
 
@@ -45,7 +47,7 @@ def _publish(client: store.Client) -> None:
     digits = DataSet(name="digits", present=True, train_samples=1437, image_size=32)
     cifar = DataSet(name="cifar10", present=False, how_to_get="python -c 'download'")
     hosts.publish_host(
-        client, Host(host="a", version="0", templates=schemas, datasets=(digits, cifar), speed_flops=1e10)
+        client, Host(host="a", version="0", code="c0de", templates=schemas, datasets=(digits, cifar), speed_flops=1e10)
     )
     cards = tuple(Card(uuid=f"G{i}", index=i, name="L20", host="a", read_at=time.time()) for i in range(3))
     hosts.publish_cards(client, HostCards(host="a", cards=cards, published_at=time.time()))
@@ -301,3 +303,63 @@ def test_two_experiments_named_are_two_experiments_stopped(
 
     assert said.kind == "reply", said.text
     assert {ledger.experiment(e.id).state for e in both} == {ExperimentState.CANCELLED}
+
+
+def _ran(ledger: Ledger, experiment_id: str) -> None:
+    """The experiment was approved, and its runs ended with results of this lab's code."""
+    ledger.approve(experiment_id, "U0ALICE")
+    for run in ledger.runs(experiment_id):
+        ledger.bind(run.id, ("G0",), "a", 0)
+        ledger.client.hincrby(f"on:run:{run.id}", "fence", 1)
+        ledger.start(run.id, 1, 4711)
+        ledger.finish(run.id, 1, RunResult(metrics={"val_acc": 0.9}, provenance=Provenance(code="c0de")))
+
+
+@pytest.mark.parametrize("asked", ["two more seeds please", "再加两个种子"])
+def test_a_follow_up_is_estimated_by_its_new_runs(here: Callable[..., Desk], ledger: Ledger, asked: str) -> None:
+    """Four old runs cost nothing; the card that counts them would promise twice the time."""
+    here()
+    first = _proposed(ledger, _ask(ledger, ASKED, "slack:C:7"))
+    _ran(ledger, first.id)
+
+    more = _proposed(ledger, _ask(ledger, asked, "slack:C:7"))
+
+    assert more.n_runs == 8
+    assert more.reused == tuple(f"{first.id}/{n}" for n in range(1, 5))
+    assert first.estimate is not None
+    assert more.estimate is not None
+    assert more.estimate.gpu_hours == pytest.approx(first.estimate.gpu_hours)
+    approved = ledger.approve(more.id, "U0ALICE")
+    assert approved.reused == more.reused
+    assert len(ledger.runs_in(RunState.QUEUED)) == 4
+
+
+@pytest.mark.parametrize("asked", ["run all again", "全部重跑", "run it again", "再跑一次"])
+def test_whoever_asks_for_a_repetition_gets_one(here: Callable[..., Desk], ledger: Ledger, asked: str) -> None:
+    """The old numbers are there; he wants to know whether they come out again."""
+    here()
+    first = _proposed(ledger, _ask(ledger, ASKED, "slack:C:7"))
+    _ran(ledger, first.id)
+
+    again = _proposed(ledger, _ask(ledger, asked, "slack:C:7"))
+    ledger.approve(again.id, "U0ALICE")
+
+    assert again.reused == ()
+    assert again.plan.anew
+    assert [run.state for run in ledger.runs(again.id)] == [RunState.QUEUED] * 4
+    assert not _proposed(ledger, _ask(ledger, "two more seeds", "slack:C:7")).plan.anew, "it was said of that plan only"
+
+
+def test_the_same_question_of_somebody_else_needs_no_run(here: Callable[..., Desk], ledger: Ledger) -> None:
+    """Results are the lab's: the card says so, Run gives the report, and nothing is trained."""
+    here()
+    first = _proposed(ledger, _ask(ledger, ASKED, "slack:C:7"))
+    _ran(ledger, first.id)
+
+    other = _proposed(ledger, _ask(ledger, ASKED, "slack:C:8"))
+
+    assert len(other.reused) == 4
+    assert other.estimate is not None
+    assert words(other.estimate) == "nothing to run"
+    assert ledger.approve(other.id, "U0BEN").state is ExperimentState.FINISHED
+    assert words(other.estimate, chinese=True) == "不用跑"

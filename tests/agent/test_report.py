@@ -94,7 +94,8 @@ def test_the_command_to_run_it_again_is_safe_for_a_shell() -> None:
     asked = experiment(dataset="/data/$(rm -rf ~)'; rm")
     report, _ = build(asked, six(), now=5.0)
 
-    assert shlex.split(report.again) == ["overnight", "ask", sentence(asked.plan)]
+    plan = asked.plan.model_copy(update={"anew": True})
+    assert shlex.split(report.again) == ["overnight", "ask", sentence(plan)]
 
 
 def test_the_command_to_run_it_again_names_every_value() -> None:
@@ -102,7 +103,32 @@ def test_the_command_to_run_it_again_names_every_value() -> None:
     report, _ = build(experiment(text="batch 换成 96", axes={"batch_size": (96,), "seed": (0, 1, 2)}), six(), now=5.0)
 
     asked = shlex.split(report.again)[-1]
-    assert asked == "对比 resnet50 和 efficientnet_b0，数据集 digits；batch size 96；3 个种子；3 轮"
+    assert asked == "对比 resnet50 和 efficientnet_b0，数据集 digits；batch size 96；3 个种子；3 轮；全部重跑"
+
+
+@pytest.mark.parametrize(("text", "said"), [(TEXT, "2 of 6 runs were there"), ("对比", "6 个运行中有 2 个已有结果")])
+def test_reused_runs_are_marked_and_their_time_is_not_counted(text: str, said: str) -> None:
+    """Whoever reads the table must know which numbers are old, and which GPU time this experiment took."""
+    old = Usage(gpu_s=0, peak_memory_bytes=2**30, memory_kind="host", samples_per_s=10.0)
+    runs = six()
+    for i in (0, 1):
+        assert runs[i].result is not None
+        result = runs[i].result.model_copy(update={"usage": old})  # type: ignore[union-attr]
+        runs[i] = runs[i].model_copy(update={"result": result, "started_at": None, "reused_from": f"exp-3/{i + 1}"})
+
+    report, _ = build(experiment(text=text), runs, now=5.0)
+
+    assert report.n_ok == 6
+    assert report.gpu_hours == pytest.approx(4 * 120 / 3600)
+    assert [s.reused_from for s in report.rows[0].seeds] == ["exp-3/1", "exp-3/2", None]
+    note = next(note for note in report.notes if said in note)
+    assert "exp-3/1" in note
+    assert "exp-3/2" in note
+    marked = {"en": "3 of 3 (2 from exp-3)", "zh": "3 中 3（2 个来自 exp-3）"}[report.language]
+    assert marked in to_markdown(report)
+    assert any(marked in line for line in summary_lines(report))
+    plain, _ = build(experiment(text=text), six(), now=5.0)
+    assert "exp-3" not in to_markdown(plain)
 
 
 ENGLISH = r"\b(?:the|and|of|to|failed|seeds|mean|interval|warnings|notes|again|best|model|cause|peak|better|each)\b"

@@ -72,7 +72,7 @@ def _report(slack: Simulator, stack: Stack, n: int) -> float:
     request = ledger.submit("probe", USER, asked.conversation)
     assert request is not None
     axes: dict[str, Any] = {"steps": (5,), "step_s": (0.05,), "seed": (0, 1, 2)}
-    plan = Plan(template="probe", models=("probe",), axes=axes)
+    plan = Plan(template="probe", models=("probe",), axes=axes, anew=True)
     experiment = ledger.propose(request.id, plan, None, Answer(kind="plan"))
     assert experiment is not None
     ledger.approve(experiment.id, USER)

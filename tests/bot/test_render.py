@@ -163,6 +163,25 @@ def test_a_run_that_its_search_stopped_is_not_told_as_cancelled() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("text", "there", "line"),
+    [
+        ("compare", "1 of 2 runs are there already (exp-12), 1 new", "val acc 0.951, from exp-12/3"),
+        ("对比", "2 个 run 中 1 个已有结果（exp-12），1 个要跑", "val acc 0.951，来自 exp-12/3"),
+    ],
+)
+def test_cards_tell_what_is_there_already(text: str, there: str, line: str) -> None:
+    """The person presses Run on so many new runs, and must not take an old number for a new one."""
+    plan = Plan(models=("resnet18",), axes={"seed": (0, 1)}, request_text=text)
+    done = RunResult(metrics={"val_acc": 0.951})
+    first = runs(plan, RunState.FINISHED, result=done, reused_from="exp-12/3")[0]
+    owned = experiment(plan, reused=("exp-12/3",))
+    zh = text == "对比"
+
+    assert there in check(plan_card(owned))
+    assert line in check(progress_card(owned, [run_line(first, None, plan, zh=zh)]))
+
+
 def test_a_run_that_made_room_says_for_whom() -> None:
     """Its owner sees it stop half-way, and nothing is wrong with it."""
     plan = Plan(models=("resnet50",))

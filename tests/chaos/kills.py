@@ -137,7 +137,7 @@ def _approve(ledger: Ledger, priority: Priority) -> Experiment:
     request = ledger.submit("probe", USER, f"slack:T0LAB:{CHANNEL}:1700000000.000001")
     assert request is not None
     axes = {"steps": (STEPS,), "step_s": (STEP_S,), "seed": (0, 1, 2)}
-    plan = Plan(template="probe", models=("probe",), axes=axes, priority=priority)  # type: ignore[arg-type]
+    plan = Plan(template="probe", models=("probe",), axes=axes, priority=priority, anew=True)  # type: ignore[arg-type]
     experiment = ledger.propose(request.id, plan, None, Answer(kind="plan"))
     if experiment is None:  # the agent answered the text first; its answer is no plan
         return _approve(ledger, priority)

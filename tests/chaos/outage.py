@@ -122,7 +122,7 @@ def _approve(ledger: Ledger, seconds: float) -> Experiment:
     request = ledger.submit("probe", "U1", "terminal:1")
     assert request
     axes = {"steps": (round(seconds / STEP_S),), "step_s": (STEP_S,), "seed": tuple(range(RUNS))}
-    plan = Plan(template="probe", models=("probe",), axes=axes)
+    plan = Plan(template="probe", models=("probe",), axes=axes, anew=True)
     experiment = ledger.propose(request.id, plan, None, Answer(kind="plan"))
     assert experiment
     return ledger.approve(experiment.id, "U1")

@@ -17,7 +17,7 @@ from lab.store import Client
 from terminal import doctor
 from terminal.doctor import Finding, examine
 from tests.workers.under_test import cards_of
-from workers.host import version
+from workers.provenance import version
 
 HERE = version("overnight") or ""
 Usage = namedtuple("Usage", "total used free")

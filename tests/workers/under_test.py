@@ -112,16 +112,15 @@ class Lab:
             self._publisher.join()
 
     def approve(self, priority: Priority = "normal", seeds: int = 1, gpus: int = 1, **params: Any) -> Experiment:
-        """An approved experiment of probe runs."""
+        """An approved experiment of probe runs, none of which is taken from an earlier one."""
         axes = {"seed": tuple(range(seeds))} | {name: (value,) for name, value in params.items()}
-        return self.approve_plan(
-            Plan(template="probe", models=("probe",), axes=axes, priority=priority, gpus_per_run=gpus)
-        )
+        plan = Plan(template="probe", models=("probe",), axes=axes, priority=priority, gpus_per_run=gpus, anew=True)
+        return self.approve_plan(plan)
 
     def approve_sweep(self, **axes: Any) -> Experiment:
         """An approved experiment of probe runs; a tuple is an axis with these values."""
         every = {name: value if isinstance(value, tuple) else (value,) for name, value in axes.items()}
-        return self.approve_plan(Plan(template="probe", models=("probe",), axes={"seed": (0,), **every}))
+        return self.approve_plan(Plan(template="probe", models=("probe",), axes={"seed": (0,), **every}, anew=True))
 
     def approve_plan(self, plan: Plan) -> Experiment:
         """The plan as an approved experiment."""

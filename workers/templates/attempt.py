@@ -71,6 +71,7 @@ class Attempt:
     def finish(self, result: RunResult) -> None:
         """The result is there, whole: the last thing that a trainer writes, and only when it succeeded."""
         self._metrics.close()
+        result = result.model_copy(update={"provenance": self.spec.provenance})
         replace_file(self.folder / "result.json", result.model_dump_json(indent=1).encode())
 
 
