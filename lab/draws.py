@@ -29,7 +29,8 @@ class Draws(Wishes):
             pipe.multi()
             for run in runs:
                 point = run.point.model_copy(update={"params": {**values, **run.point.params}})
-                self._set(pipe, run, point=point, to_draw=False)
+                drawn = self._set(pipe, run, point=point, to_draw=False)
+                self._event(pipe, "run.drawn", drawn, {})
             return True
 
         return self._transact(write, *(record_key(run.id) for run in trial))

@@ -19,6 +19,8 @@ log = logging.getLogger(__name__)
 STREAM = PREFIX + "events"
 MAX_LENGTH = 100_000
 """Entries kept at most; a courier that far behind has been down for weeks."""
+PAGE = 1000
+"""Entries asked for at once."""
 
 
 class Event(Record):
@@ -67,6 +69,22 @@ def since(client: Client, after: str, count: int) -> list[Event]:
     """The next events after entry `after`, at most `count` of them, without waiting."""
     entries = client.xrange(STREAM, min=f"({after}", count=count)
     return [event for entry_id, fields in entries if (event := _readable(entry_id, fields)) is not None]
+
+
+def changed(client: Client, after: str) -> tuple[str, set[str]] | None:
+    """Id of the newest entry, and the records that have had events since entry `after`.
+
+    None where the stream does not hold that entry (any more): then anything may have changed.
+    """
+    subjects: set[str] = set()
+    while True:
+        page = client.xrange(STREAM, min=after, count=PAGE)
+        if not page or page[0][0] != after:
+            return None
+        subjects.update(fields.get("subject", "") for _, fields in page[1:])
+        after = str(page[-1][0])
+        if len(page) < PAGE:
+            return after, subjects
 
 
 def wait(client: Client, after: str, block_ms: int = 1000) -> str:

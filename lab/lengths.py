@@ -43,7 +43,12 @@ class Machines:
         """Name of the card with this UUID; of any card where it has none yet, None where they are of several kinds."""
         if card is not None:
             return self.names.get(card)
-        return next(iter(self.names.values()), None) if len(set(self.names.values())) == 1 else None
+        return self._one_name
+
+    @cached_property
+    def _one_name(self) -> str | None:
+        names = set(self.names.values())
+        return names.pop() if len(names) == 1 else None
 
 
 def machines(hosts: Sequence[Host], usable: Sequence[Card]) -> Machines:

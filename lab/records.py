@@ -53,7 +53,7 @@ class Records:
         written = _dump(moved)
         pipe.hset(record_key(record.id), mapping={k: written[k] for k in ("state", *fields)})
         pipe.zrem(_index(record, record.state), record.id)
-        pipe.zadd(_index(record, state), {record.id: _age(record)})
+        pipe.zadd(_index(record, state), {record.id: age(record)})
         self._event(pipe, _kind(record, state), moved, data or {})
         return moved
 
@@ -91,17 +91,18 @@ class Records:
             return None
 
     def _all(self, cls: type[M], states: Iterable[StrEnum]) -> list[M]:
-        name = cls.__name__.lower()
-        ids: list[tuple[str, float]] = []
-        for state in states:
-            ids += self.client.zrange(index_key(name, state), 0, -1, withscores=True)
-        ids.sort(key=lambda pair: pair[1])
-        wanted = set(states)
+        wanted = tuple(states)
         # A record may move between the index and the read; what it is now decides.
-        return [r for r in self._read_many(cls, [i for i, _ in ids]) if r.state in wanted]
+        found = [r for r in self._read_many(cls, self._ids(cls, wanted)) if r.state in wanted]
+        return sorted(found, key=age)
+
+    def _ids(self, cls: type[M], states: Iterable[StrEnum]) -> list[str]:
+        """Ids of the records that the index has in the states; those of one state oldest first."""
+        name = cls.__name__.lower()
+        return [i for state in states for i in self.client.zrange(index_key(name, state), 0, -1)]
 
 
-def _age(record: Request | Experiment | Run) -> float:
+def age(record: Request | Experiment | Run) -> float:
     """The index is ordered by age; a run's age begins when it was first queued."""
     return record.queued_at if isinstance(record, Run) else record.created_at
 
@@ -131,4 +132,4 @@ def _dump(record: Record) -> dict[str, str]:
 
 def load(cls: type[R], found: dict[str, str]) -> R:
     """The record of a hash's fields. Raises ValueError where this version cannot read it."""
-    return cls.model_validate({k: json.loads(v) for k, v in found.items()})
+    return cls.model_validate_json("{" + ",".join(f"{json.dumps(k)}:{v}" for k, v in found.items()) + "}")

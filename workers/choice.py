@@ -77,7 +77,7 @@ def choose(
     where: dict[tuple[str, str | None, int], frozenset[str]] = {}
     waiting = []
     for run in queued:
-        like = (run.template, run.point.dataset, run.gpus)
+        like = _kind(run)
         if like not in where:
             where[like] = frozenset(offer.host for offer in offers if fits(run, offer))
         if where[like]:
@@ -101,6 +101,13 @@ def fits(run: Run, offer: Offer) -> bool:
     return has_data and run.template in offer.templates and run.gpus <= offer.capacity
 
 
+def stuck(queued: Sequence[Run], offers: Sequence[Offer]) -> dict[str, str]:
+    """By run id why no host could ever take it, for those of which that is so."""
+    why = {kind: why_waiting(run, offers) for kind, run in {_kind(run): run for run in queued}.items()}
+    unfit = {kind: reason for kind, reason in why.items() if reason is not None}
+    return {run.id: unfit[_kind(run)] for run in queued if _kind(run) in unfit} if unfit else {}
+
+
 def why_waiting(run: Run, offers: Sequence[Offer]) -> str | None:
     """Why no host could ever take the run, as a phrase for people; None when one could."""
     if not offers or any(fits(run, offer) for offer in offers):
@@ -112,6 +119,11 @@ def why_waiting(run: Run, offers: Sequence[Offer]) -> str | None:
     if not with_data:
         return f"no host has the data set {run.point.dataset}"
     return f"no host has {run.gpus} usable cards"
+
+
+def _kind(run: Run) -> tuple[str, str | None, int]:
+    """All that it asks of a host: what one could take, it could take all of the kind."""
+    return run.template, run.point.dataset, run.gpus
 
 
 def _at_home(run: Run, hosts: frozenset[str], now: float) -> frozenset[str]:

@@ -24,7 +24,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from lab.plan import Priority
 from lab.predict import Prediction
@@ -55,9 +55,8 @@ class Timings:
 USUAL = Timings()
 
 
-@dataclass(frozen=True, slots=True)
-class Waiting:
-    """A run that wants cards.
+class Waiting(NamedTuple):
+    """A run that wants cards; ten thousand of them are made for a decision, and a tuple is made quickest.
 
     Attributes:
         p50_s, p90_s: predicted seconds on its cards in all, what it was `served_s` already included.

@@ -16,6 +16,7 @@ from lab.leases import Lease, Leases
 from lab.ledger import Ledger
 from lab.queue import AGENT, KnownJob, card_queue, open_queue
 from lab.run import HOLDS_CARD, Answer, Experiment, Request, RequestState, Run, RunState
+from lab.runcache import RunCache
 from lab.settings import Settings
 from lab.store import Client
 from workers import disk
@@ -111,6 +112,7 @@ class Recovery:
     def __init__(self, client: Client, settings: Settings, clock: Callable[[], float] = time.monotonic) -> None:
         self.client = client
         self.ledger = Ledger(client)
+        self._paused = RunCache(client)
         self.leases = Leases(client, settings.run.lease_s)
         self.settings = settings
         self.max_attempts = settings.run.max_attempts
@@ -149,7 +151,7 @@ class Recovery:
     def _resume_where_there_is_room(self) -> None:
         """Runs that a full disk paused go on; one whose host is gone may find its checkpoint from elsewhere."""
         up = hosts.hosts(self.client)
-        waiting = [run for run in self.ledger.runs_in(RunState.PAUSED) if run.message == disk.message(run.host)]
+        waiting = [run for run in self._paused.runs_in(RunState.PAUSED) if run.message == disk.message(run.host)]
         full = disk.full_hosts(up, self.settings, self._full | {run.host for run in waiting if run.host})
         for host in full - self._full:
             log.warning("%s: its disk is full (run.disk_low_gb), nothing is started there", host)

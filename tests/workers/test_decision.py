@@ -189,7 +189,7 @@ def test_as_few_as_needed_make_room_for_a_gang() -> None:
     held = [runs("wide", "c0", "c1", "c2", "c3", hours=20), *(runs(f"r{i}", f"d{i}", hours=90) for i in range(3))]
 
     assert [p.run_id for p in decided([gang], held).preemptions] == ["wide"]
-    assert decided([replace(gang, gpus=8)], held).preemptions == ()
+    assert decided([gang._replace(gpus=8)], held).preemptions == ()
 
 
 def test_cards_on_their_way_are_not_asked_for_again() -> None:

@@ -100,3 +100,15 @@ def test_a_running_run_is_told_by_its_own_steps(lab: Lab, ledger: Ledger) -> Non
     predictions.update([run], HERE)
 
     assert predictions.lengths([])[run.id].p50_s == pytest.approx(208.0, abs=0.1)
+
+
+def test_a_run_of_a_search_is_told_by_the_values_that_were_drawn_for_it(lab: Lab) -> None:
+    """Before the draw nobody knows its batch size; what was guessed then must not stand for it."""
+    predictions = Predictions(lab.ledger)
+    run = lab.ledger.run(f"{lab.approve(steps=2).id}/1")
+    drawn = run.model_copy(update={"point": run.point.model_copy(update={"params": {"batch_size": 64}})})
+
+    before, after = (predictions.known([one], {})[0].kind for one in (run, drawn))
+
+    assert "batch_size=64" not in before
+    assert "batch_size=64" in after
