@@ -72,7 +72,7 @@ LOOSE: tuple[Rule, ...] = (
     _loose(
         "hang",
         "kill | stop | abort | terminat | dead | frozen | hung | stuck | signal",
-        r"(?=.*\b(?:last|no|without|since)\b.{0,40}\b(?:line|output|step|log|progress|update|heartbeat|write))"
+        r"(?=.*\b(?:last|no|without|since)\b.{0,40}\b(?:line|output|stdout|step|log|progress|update|heartbeat|checkpoint|write))"
         r"(?=.*\d+ ?(?:s|sec|seconds|m|min|minutes|h|hours)\b)(?!.*(?:patience|improve|limit))",
         "The run stood still ({}): resume once from the last checkpoint, with a stack dump (py-spy) if it repeats.",
     ),

@@ -342,7 +342,7 @@ MACHINE: tuple[Rule, ...] = (
         SYMPTOM + 4,
         any_of(
             """
-            watchdog caught collective operation timeout | collective operation timeout | ncclsystemerror
+            collective operation timeout | collective timeout | ncclsystemerror
             ncclinternalerror | ncclunhandledcudaerror | ncclremoteerror | ncclinvalidusage | nccl warn | nccl error
             nccl communicator was aborted | distbackenderror | diststoreerror | nccl*timed out | nccl timeout
             timed out waiting*clients | timed out after*clients | clients joined | socket timeout | wait timeout after

@@ -78,7 +78,8 @@ PROGRAM: tuple[Rule, ...] = (
         any_of(
             """
             error building extension | nvrtc: error | ninja: build stopped | ninja is required
-            cuda_home environment variable is not set | nvcc fatal | nvcc*not found | ptxas fatal | ptxas error
+            cuda_home environment variable is not set | cuda_home does not exist
+            nvcc fatal | nvcc*not found | ptxas fatal | ptxas error
             ptxas exited | backendcompilerfailed | torch._inductor.exc | inductorerror | loweringexception
             cppcompileerror | triton.compiler | compilationerror | out of resource: shared memory | outofresources
             failed to find c compiler | gcc: error | g++: error | fatal error: *.h | fatal error: *no such file

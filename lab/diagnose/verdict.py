@@ -78,8 +78,8 @@ _SOFT = re.compile(
     r"\bwarn(?:ing)?\b|\w+warning:|\bretrying\b|\bretry (?:\d|in\b)|will retry|(?:retry|again) with"
     r"|\bskipp(?:ed|ing)\b|\bignor(?:ed|ing)\b|fall(?:ing|s)? back|\bfallback\b|\brecovered\b|\bhandled\b"
     r"|\bcaught (?!signal|sig|collective|\w+ in (?:dataloader|replica|pin))|\battempt \d+ ?(?:/|of) ?\d+"
-    r"|(?<!=)\bdebug\b|expected failure|\bxfail|\bxpass|test\w* .*\b(?:ok|passed)$|\bpassed\b|halv(?:ed|ing) the batch"
-    r"|警告|已跳过|重试"
+    r"|\bdebug ?[\]:|-]|expected failure|\bxfail|\bxpass|test\w* .*\b(?:ok|passed)$|\bpassed\b|halv(?:ed|ing) the batch"
+    r"|^wandb: |警告|已跳过|重试"
 )
 """Only warned of, or overcome."""
 _ADDRESS = re.compile(r"\bsee:? https?://\S+")
@@ -343,11 +343,11 @@ def _spoken(log: Log, cause: Cause) -> int | None:
     """The line in which the shell or the program told of the signal; None for the log's last."""
     words = {
         "oom_host": ("killed", "sigkill"),
-        "preempted": ("terminated", "sigterm", "signal", "stopp", "hangup"),
+        "preempted": ("sigterm", "hangup", "signal", "stopp", "terminated"),
         "user_code": ("segmentation fault", "segfault", "sigsegv"),
         "bad_args": (" error: ",),
     }.get(cause, ())
-    found = (i for i in range(len(log) - 1, -1, -1) if any(word in log.low[i] for word in words))
+    found = (i for word in words for i in range(len(log) - 1, -1, -1) if word in log.low[i])
     return next(found, None)
 
 
