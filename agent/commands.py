@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Collection, Sequence
 
 from agent import curves, freecard, pasted, quiet, quota
+from agent.orders import read_orders
 from agent.reader.wording import say
 from agent.standing import experiment_words, run_words
 from agent.understand import Understood
@@ -15,9 +16,9 @@ from lab.errors import MoveRefused, RequestError, UnknownRecord
 from lab.forecast import forecasts
 from lab.language import Phrasebook, is_chinese
 from lab.ledger import Ledger
-from lab.orders import Order
+from lab.orders import Order, Verb
 from lab.report import Report
-from lab.run import FINAL_EXPERIMENT, FINAL_RUN, Answer, Experiment, Request, Run
+from lab.run import FINAL_EXPERIMENT, FINAL_RUN, Answer, Experiment, ExperimentState, Request, Run
 
 SUBJECT = re.compile(r"\b(exp-\d+)(?:(?:/|\s+run\s+)(\d+))?")
 WORDS = Phrasebook(
@@ -29,17 +30,27 @@ WORDS = Phrasebook(
             "Which experiment? Name it (exp-12), or ask in its thread.",
             "哪个实验？请给出编号（exp-12），或在它的线程里问。",
         ),
-        "which_stop": (
+        "which_cancel": (
             "Which experiment shall I stop? Name it (exp-12), or ask in its thread.",
             "要停哪个实验？请给出编号（exp-12），或在它的线程里说。",
         ),
-        "all_or_one": (
+        "which_pause": (
+            "Which experiment shall I pause? Name it (exp-12), or ask in its thread.",
+            "要暂停哪个实验？请给出编号（exp-12），或在它的线程里说。",
+        ),
+        "all_or_one_cancel": (
             "Shall all of {id} be stopped, or one run of it (`cancel {id}/1`)?",
             "是停掉整个 {id}，还是其中一个 run（“取消 {id}/1”）？",
+        ),
+        "all_or_one_pause": (
+            "Shall all of {id} be paused, or one run of it (`pause {id}/1`)?",
+            "是暂停整个 {id}，还是其中一个 run（“暂停 {id}/1”）？",
         ),
     }
 )
 LATER = WORDS.say("later", False)
+QUEUED = "requester's queued runs"
+"""What the reader calls everything of the asker's that waits."""
 OF_MODELS = re.compile(r"exp-\d+: the runs of (?P<models>.+)")
 LISTED = 10
 """Experiments in a list of what runs."""
@@ -89,6 +100,14 @@ def obey_all(told: Sequence[Order], request: Request, ledger: Ledger, admins: Co
     return Answer(kind="reply" if done else "refusal", text="\n".join(answer.text for answer in answers))
 
 
+def told(request: Request, before: Sequence[Experiment], ledger: Ledger) -> tuple[Order, ...]:
+    """The orders that a message is; none where it gives a plan that nobody has started another priority."""
+    found = read_orders(request.text, before[-1].id if before else None)
+    wishes = [order for order in found if order.verb == "priority" and order.subject != orders.MINE]
+    proposed = {e.id for e in ledger.experiments(ExperimentState.PROPOSED)} if wishes else set()
+    return () if any(order.subject in proposed for order in wishes) else found
+
+
 def _cards(understood: Understood, request: Request, before: Sequence[Experiment], ledger: Ledger) -> Answer:
     return Answer(kind="cards")
 
@@ -124,17 +143,21 @@ def _explain(understood: Understood, request: Request, before: Sequence[Experime
 
 
 def _cancel(understood: Understood, request: Request, before: Sequence[Experiment], ledger: Ledger) -> Answer:
+    """Stops, or only pauses where that was the word."""
+    verb: Verb = "pause" if understood.args.get("op") == "pause" else "cancel"
+    if understood.target == QUEUED:
+        return obey(Order(verb, orders.MINE), request, ledger)
     experiment, run = _subject(understood, before, ledger)
     if experiment is None:
-        return Answer(kind="question", text=WORDS.say("which_stop", is_chinese(request.text)))
+        return Answer(kind="question", text=WORDS.say(f"which_{verb}", is_chinese(request.text)))
     if (several := _several(understood)) and run is None:
-        return obey_all([Order("cancel", subject) for subject in several], request, ledger)
+        return obey_all([Order(verb, subject) for subject in several], request, ledger)
     if run is None and (chosen := _runs_of(understood, experiment, ledger)):
-        return obey_all([Order("cancel", one.id) for one in chosen], request, ledger)
+        return obey_all([Order(verb, one.id) for one in chosen], request, ledger)
     if run is None and understood.target and not SUBJECT.fullmatch(understood.target.strip()):
-        text = WORDS.say("all_or_one", is_chinese(request.text), id=experiment.id)
+        text = WORDS.say(f"all_or_one_{verb}", is_chinese(request.text), id=experiment.id)
         return Answer(kind="question", text=text)
-    return obey(Order("cancel", run.id if run else experiment.id), request, ledger)
+    return obey(Order(verb, run.id if run else experiment.id), request, ledger)
 
 
 def _silence(understood: Understood, request: Request, before: Sequence[Experiment], ledger: Ledger) -> Answer:

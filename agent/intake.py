@@ -10,7 +10,6 @@ from typing import Literal
 
 from agent import commands, designs, desk, edits, planner, preferences
 from agent.desk import Desk
-from agent.orders import read_orders
 from agent.reader import PreviousPlan, named
 from agent.reader.wording import say
 from agent.understand import Defaults, Understood, understand
@@ -54,8 +53,7 @@ def _answer(here: Desk, request: Request) -> str:
     if offer and (place := designs.choice(request.text, offer.designs, offer.request_id)) is not None:
         return _pick(here, request, offer, place, lab)
     before = here.ledger.experiments_in(request.conversation)
-    told = read_orders(request.text, before[-1].id if before else None)
-    if told:
+    if told := commands.told(request, before, here.ledger):
         done = commands.obey_all(told, request, here.ledger, here.settings.admins)
         here.ledger.answer(request.id, done)
         return done.kind

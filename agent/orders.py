@@ -7,10 +7,9 @@ Only a message that is nothing but the order counts; whatever else it says makes
 from __future__ import annotations
 
 import re
-from typing import cast
 
 from lab.orders import MINE, Order, Verb
-from lab.plan import PRIORITIES, Priority
+from lab.plan import Priority
 
 VERBS: dict[Verb, str] = {
     "cancel": r"cancel|stop|kill|abort|取消|停止|停掉|终止|停",
@@ -23,22 +22,44 @@ SUBJECT = (
     r"(?P<experiment>exp-\d+)(?:\s*/\s*(?P<run>\d+)|\s*(?:的\s*)?run\s*#?(?P<run_en>\d+)|\s*(?:的\s*)?第\s*(?P<run_zh>\d+)\s*个?(?:\s*run)?)?"
     r"|(?P<mine>(?:everything|all)(?: of mine| my runs| i have)?(?: that(?:'s| is| are))?(?: still)?(?: in the queue| queued| waiting)"
     r"|(?:all |every(?:thing)? )?(?:of )?my (?:queued|waiting) (?:runs|jobs)"
-    r"|我(?:的)?(?:所有|全部)?(?:还)?(?:在)?(?:排队|等待)(?:中|的|中的)?(?:的)?(?:任务|run|runs|实验)?)"
+    r"|我(?:的)?(?:所有|全部)?(?:还)?(?:在)?(?:排队|等待)(?:中|的|中的)?(?:的)?(?:任务|run|runs|实验)?"
+    r"|所有我(?:的)?(?:还)?(?:在)?(?:排队|等待)(?:中|的|中的)?(?:的)?(?:任务|run|runs|实验)?)"
     r"|run\s*#?(?P<here>\d+)"
     r"|(?P<this>it|this|that|this one|它|这个|这个实验)?"
 )
 EXPERIMENT = re.compile(r"exp-\d+(?:\s*/\s*\d+)?", re.IGNORECASE)
 TAIL = r"\s*(?:please|pls|thanks|now|吧|一下|谢谢)?\s*[.!。！]*"
-LEVELS = {"高": "high", "低": "low", "普通": "normal", "正常": "normal"}
+HIGHER = r"(?P<level>raise|increase|lower|decrease|提高|降低)"
+LEVELS: dict[str, Priority] = {
+    **dict.fromkeys(("high", "highest", "urgent", "raise", "increase", "高", "最高", "紧急", "提高"), "high"),
+    **dict.fromkeys(("low", "lowest", "lower", "decrease", "低", "最低", "降低"), "low"),
+    **dict.fromkeys(("normal", "普通", "正常"), "normal"),
+}
+LEVEL = r"(?P<level>highest|high|urgent|lowest|low|normal|最高|最低|高|低|普通|正常|紧急)"
 
-PATTERNS: dict[Verb, re.Pattern[str]] = {
-    verb: re.compile(rf"{POLITE}(?:{words})\s*(?:the\s+)?(?:{SUBJECT}){TAIL}", re.IGNORECASE)
+PATTERNS: dict[Verb, tuple[re.Pattern[str], ...]] = {
+    verb: (
+        re.compile(rf"{POLITE}(?:{words})\s*(?:the\s+)?(?:{SUBJECT}){TAIL}", re.IGNORECASE),
+        re.compile(
+            rf"{POLITE}(?:先)?(?:把|将)?\s*(?:{SUBJECT})\s*(?:都|全都|全部)?\s*(?:先|给我)?(?:{words})掉?{TAIL}",
+            re.IGNORECASE,
+        ),
+    )
     for verb, words in VERBS.items()
 }
+PAUSED = re.compile(
+    rf"{POLITE}(?:{VERBS['resume']})\s*(?:(?:everything|all)(?: of mine| (?:of )?my(?: paused)? (?:runs|jobs|experiments)| (?:that )?i paused)(?: that(?:'s| is| are) paused)?|(?:all )?my paused (?:runs|jobs|experiments)|我(?=.*(?:所有|全部|暂停))(?:的)?(?:所有|全部)?(?:已)?(?:暂停(?:了)?的?)?(?:所有|全部)?(?:任务|run|runs|实验)){TAIL}",
+    re.IGNORECASE,
+)
+"""Resume is for what is paused, which nobody would call queued."""
 PRIORITY = (
-    re.compile(rf"{POLITE}(?:(?:set|bump|put|give)\s+)?(?:{SUBJECT})\s*(?:to|at|on)?\s*(?P<level>high|low|normal)(?:\s+prio(?:rity)?)?{TAIL}", re.IGNORECASE),
-    re.compile(rf"{POLITE}prio(?:rity)?\s+(?:of\s+)?(?:{SUBJECT})\s*(?:to|=|:)?\s*(?P<level>high|low|normal){TAIL}", re.IGNORECASE),
-    re.compile(rf"{POLITE}(?:把\s*)?(?:{SUBJECT})\s*(?:的)?优先级(?:改|设|调)?(?:为|成|到)?\s*(?P<level>高|低|普通|正常|high|low|normal){TAIL}", re.IGNORECASE),
+    re.compile(rf"{POLITE}(?:(?:set|bump|put|give|make|mark|move)\s+)?(?:{SUBJECT})\s*(?:to|at|on|as)?\s*{LEVEL}(?:\s+prio(?:rity)?)?{TAIL}", re.IGNORECASE),
+    re.compile(rf"{POLITE}(?:{SUBJECT})(?:'s)?\s*prio(?:rity)?\s*(?:to|=|:|is)?\s*{LEVEL}{TAIL}", re.IGNORECASE),
+    re.compile(rf"{POLITE}(?:(?:set|change|make)\s+)?(?:the\s+)?prio(?:rity)?\s+(?:(?:of|for)\s+)?(?:{SUBJECT})\s*(?:to|=|:|as)?\s*{LEVEL}{TAIL}", re.IGNORECASE),
+    re.compile(rf"{POLITE}(?:把|将)?\s*(?:{SUBJECT})\s*(?:的)?优先级?(?:改|设|调|提|降)?(?:为|成|到)?\s*{LEVEL}{TAIL}", re.IGNORECASE),
+    re.compile(rf"{POLITE}(?:把|将)?\s*(?:{SUBJECT})\s*(?:改|设|调|提|升|降)(?:为|成|到)?\s*{LEVEL}(?:优先级?)?{TAIL}", re.IGNORECASE),
+    re.compile(rf"{POLITE}{HIGHER}\s*(?:the\s+)?prio(?:rity)?\s+of\s+(?:{SUBJECT}){TAIL}", re.IGNORECASE),
+    re.compile(rf"{POLITE}{HIGHER}\s*(?:{SUBJECT})\s*(?:的优先级|'s\s+prio(?:rity)?){TAIL}", re.IGNORECASE),
 )  # fmt: skip
 
 
@@ -49,18 +70,17 @@ def read_order(text: str, here: str | None) -> Order | None:
         here: the experiment of the conversation, for orders that name none; None when it has none.
     """
     bare = " ".join(text.strip().strip("`").split())
-    for verb, pattern in PATTERNS.items():
-        match = pattern.fullmatch(bare)
-        subject = match and _subject(match, here)
-        if subject:
-            return Order(verb, subject)
+    if PAUSED.fullmatch(bare):
+        return Order("resume", MINE)
+    for verb, patterns in PATTERNS.items():
+        for match in (pattern.fullmatch(bare) for pattern in patterns):
+            if subject := match and _subject(match, here):
+                return Order(verb, subject)
     for pattern in PRIORITY:
         match = pattern.fullmatch(bare)
         subject = match and _subject(match, here)
         if match and subject:
-            level = match["level"].lower()
-            level = LEVELS.get(level, level)
-            return Order("priority", subject, cast(Priority, level)) if level in PRIORITIES else None
+            return Order("priority", subject, LEVELS[match["level"].lower()])
     return None
 
 

@@ -15,7 +15,7 @@ from lab.language import Phrasebook, state_word
 from lab.ledger import Ledger
 from lab.plan import Priority
 from lab.planwords import PRIORITIES
-from lab.run import FINAL_EXPERIMENT, FINAL_RUN, Experiment, ExperimentState, Run, RunState
+from lab.run import FINAL_EXPERIMENT, FINAL_RUN, Experiment, ExperimentState, Run, RunState, experiment_of
 
 Verb = Literal["cancel", "pause", "resume", "retry", "priority"]
 
@@ -120,7 +120,7 @@ def carry_out(order: Order, ledger: Ledger, user: str, *, admin: bool = False, c
     """
     if order.subject == MINE:
         return _mine(order, ledger, user, chinese)
-    experiment = ledger.experiment(order.subject.split("/")[0])
+    experiment = ledger.experiment(experiment_of(order.subject))
     if experiment.owner != user and not admin:
         raise NotYours(experiment)
     if order.verb == "retry":
@@ -139,7 +139,7 @@ def refusal(error: OvernightError, order: Order, chinese: bool) -> str:
     match error:
         case MoveRefused():
             state = state_word(error.state, chinese)
-            verb = VERBS[order.verb] if chinese else order.verb
+            verb = VERBS[order.verb] if chinese else "change" if order.verb == "priority" else order.verb
             return WORDS.say("nothing_to", chinese, verb=verb, what=error.subject, state=state)
         case NotYours():
             return WORDS.say("not_yours", chinese, what=error.experiment.id)

@@ -11,6 +11,7 @@ from agent.understand import Understood
 from lab import forecast
 from lab.forecast import End, Forecast, Place, Queue
 from lab.ledger import Ledger
+from lab.orders import Order
 from lab.plan import Plan
 from lab.run import Answer, Experiment, ExperimentState, Request, RunState
 from lab.when import stamp
@@ -27,9 +28,14 @@ def _experiment(ledger: Ledger, user: str = "U0ALICE") -> tuple[Request, Experim
 
 
 def _do(
-    ledger: Ledger, request: Request, intent: str, target: str | None = None, before: tuple[Experiment, ...] = ()
+    ledger: Ledger,
+    request: Request,
+    intent: str,
+    target: str | None = None,
+    before: tuple[Experiment, ...] = (),
+    **args: str,
 ) -> Answer:
-    understood = Understood(intent=intent, reply="as said", target=target)  # type: ignore[arg-type]
+    understood = Understood(intent=intent, reply="as said", target=target, args=args)  # type: ignore[arg-type]
     return commands.carry_out(understood, request, before, ledger)
 
 
@@ -43,6 +49,41 @@ def test_the_owner_cancels_by_name_or_from_the_thread(ledger: Ledger) -> None:
     assert named.text == f"{first.id} is cancelled."
     assert here.text == f"{second.id} is cancelled."
     assert {run.state for run in ledger.runs(first.id)} == {RunState.CANCELLED}
+
+
+def test_what_shall_be_paused_is_not_cancelled(ledger: Ledger) -> None:
+    """The reader calls both a stop; a cancelled night cannot be resumed."""
+    request, experiment = _experiment(ledger)
+    paused = _do(ledger, request, "cancel", experiment.id, op="pause")
+    asked = _do(ledger, request, "cancel", "the vit one", (experiment,), op="pause")
+
+    assert paused.text == f"{experiment.id}: 2 paused."
+    assert {run.state for run in ledger.runs(experiment.id)} == {RunState.PAUSED}
+    assert "`pause exp-" in asked.text
+
+
+def test_what_waits_of_mine_is_cancelled_however_it_is_said(ledger: Ledger) -> None:
+    """The reader names it where the words are no short order."""
+    request, mine = _experiment(ledger)
+    _, bobs = _experiment(ledger, "U0BOB")
+    answer = _do(ledger, request, "cancel", "requester's queued runs")
+
+    assert answer.text == f"{mine.id}: 2 cancelled."
+    assert {run.state for run in ledger.runs(bobs.id)} == {RunState.QUEUED}
+
+
+def test_another_priority_for_a_plan_that_nobody_started_is_a_change_of_the_plan(ledger: Ledger) -> None:
+    """ "Make it urgent" below a plan card was refused: nothing of it runs."""
+    asked = ledger.submit("compare", "U0ALICE", "slack:C:1")
+    assert asked is not None
+    proposed = ledger.propose(asked.id, PLAN, None, Answer(kind="plan"))
+    assert proposed is not None
+    request = asked.model_copy(update={"text": "make it urgent"})
+    before = commands.told(request, (proposed,), ledger)
+    after = commands.told(request, (ledger.approve(proposed.id, "U0ALICE"),), ledger)
+
+    assert before == ()
+    assert after == (Order("priority", proposed.id, "high"),)
 
 
 def test_one_run_is_cancelled_without_the_others(ledger: Ledger) -> None:
