@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import math
 import re
 import statistics
 import time
@@ -17,10 +16,10 @@ from pydantic import ValidationError
 from lab.files import replace_file
 from lab.run import Progress, Run, RunResult, RunSpec
 from workers.checkpoint import newest_whole
+from workers.templates.attempt import finite, thinned
 
 log = logging.getLogger(__name__)
 
-CURVE_POINTS = 500
 USUAL_STEPS = 50
 """Steps whose median is what a step usually takes."""
 LOG_TAIL_BYTES = 64 * 1024
@@ -97,8 +96,8 @@ def read_result(attempt: Path) -> RunResult | None:
     except (OSError, ValidationError) as error:
         log.warning("%s: result.json cannot be used: %s", attempt, str(error).splitlines()[0])
         return None
-    metrics = {name: _finite(value) for name, value in result.metrics.items()}
-    curves = {name: [(x, _finite(y)) for x, y in _thinned(curve)] for name, curve in result.curves.items()}
+    metrics = {name: finite(value) for name, value in result.metrics.items()}
+    curves = {name: [(x, finite(y)) for x, y in thinned(curve)] for name, curve in result.curves.items()}
     return result.model_copy(update={"metrics": metrics, "curves": curves})
 
 
@@ -142,7 +141,7 @@ class Metrics:
         for line in lines:
             self._time(line)
             self._latest |= {k: v for k, v in line.items() if k in _POSITION}
-            found = {k: _finite(v) for k, v in line.items() if k not in _POSITION and _is_number(v)}
+            found = {k: finite(v) for k, v in line.items() if k not in _POSITION and _is_number(v)}
             self._metrics |= found
             if self._curves is not None and line.get("kind") == "epoch" and isinstance(line.get("epoch"), int):
                 for name, value in found.items():
@@ -154,7 +153,7 @@ class Metrics:
                 self._latest
                 | {"phase": self.phase, "metrics": self._metrics, "at": time.time()}
                 | {"first_step_at": self._first_step_at}
-                | {"curves": {name: _thinned(curve) for name, curve in (self._curves or {}).items()}}
+                | {"curves": {name: thinned(curve) for name, curve in (self._curves or {}).items()}}
             )
         except ValidationError as error:
             log.debug("%s: no progress in its last line: %s", self._path, error)
@@ -198,14 +197,3 @@ def _parse(line: bytes) -> dict[str, Any]:
 
 def _is_number(value: Any) -> bool:
     return value is None or (isinstance(value, int | float) and not isinstance(value, bool))
-
-
-def _finite(value: float | None) -> float | None:
-    """None for NaN and infinity: JSON has no word for them, and no mean can be taken over them."""
-    return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def _thinned(curve: list[tuple[float, float | None]]) -> list[tuple[float, float | None]]:
-    if len(curve) <= CURVE_POINTS:
-        return curve
-    return [curve[round(i * (len(curve) - 1) / (CURVE_POINTS - 1))] for i in range(CURVE_POINTS)]
