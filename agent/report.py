@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 from agent import figures, searched, trace
 from agent.points import PointData, group
@@ -11,6 +12,7 @@ from agent.stats import mean, sd, t_interval, trend
 from agent.verdict import judge
 from agent.wording import Words, language_of
 from lab import planwords
+from lab.estimate import duration
 from lab.objective import choose_metric, latest
 from lab.plan import Plan
 from lab.report import (
@@ -220,7 +222,8 @@ def _effort(experiment: Experiment, runs: Sequence[Run], words: Words) -> Iterat
     ends = [(r.started_at, r.finished_at) for r in runs if r.started_at is not None and r.finished_at is not None]
     if experiment.estimate and ends:
         took = max(end for _, end in ends) - min(start for start, _ in ends)
-        yield words.say("note_wall", actual=_span(took), estimate=_span(experiment.estimate.wall_s))
+        span = partial(duration, chinese=words.language == "zh")
+        yield words.say("note_wall", actual=span(took), estimate=span(experiment.estimate.wall_s))
     if again := sum(r.retries + r.losses > 0 for r in runs):
         yield words.say("note_attempts", n=again)
     if lost := sum(r.lost_gpu_s for r in runs):
@@ -237,10 +240,3 @@ def _effort(experiment: Experiment, runs: Sequence[Run], words: Words) -> Iterat
 
 def _hours(hours: float) -> str:
     return fixed(hours, max(1, decimals(None, hours) - 1))
-
-
-def _span(seconds: float) -> str:
-    """A time in the largest unit that leaves a whole number worth reading: `40 s`, `12 min`, `3.5 h`."""
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
