@@ -31,6 +31,14 @@ LOOSE: tuple[Rule, ...] = (
         f"The host's memory did not suffice. {FEWER}",
     ),
     _loose(
+        "nan_loss",
+        "diverg | nan | explod | blew | blown | infinite | finite",
+        r"(?=.*\b(?:loss|objective|training|grad(?:ient)?|reward|logit|activation|weight)s?\b)"
+        r"(?=.*(?:diverg|\bnans?\b|explod|blew up|blown up|infinite|not finite|non-finite))"
+        r"(?!.*(?:column|input|nan \w+: 0))",
+        "The loss stopped being a number: go back to the last finite checkpoint with a lower rate, or bf16/fp32.",
+    ),
+    _loose(
         "disk_full",
         "disk | storage | quota | space",
         r"(?=.*(?:disk|storage|quota|space left))(?=.*(?:full|exceed|insufficient|not enough|no space|left))",
@@ -71,9 +79,9 @@ LOOSE: tuple[Rule, ...] = (
     ),
     _loose(
         "hang",
-        "kill | stop | abort | terminat | dead | frozen | hung | stuck | signal",
-        r"(?=.*\b(?:last|no|without|since)\b.{0,40}\b(?:line|output|stdout|step|log|progress|update|heartbeat|checkpoint|write))"
-        r"(?=.*\d+ ?(?:s|sec|seconds|m|min|minutes|h|hours)\b)(?!.*(?:patience|improve|limit))",
+        "kill | stop | restart | abort | terminat | dead | frozen | hung | stuck | signal",
+        r"(?=.*\b(?:heartbeat|(?:last|no|without|since)\b.{0,40}\b(?:line|output|stdout|step|log|progress|update|checkpoint)))"
+        r"(?=.*\d+ ?(?:s|sec|seconds|m|min|minutes|h|hours)\b)(?!.*(?:patience|improve|time.?limit))",
         "The run stood still ({}): resume once from the last checkpoint, with a stack dump (py-spy) if it repeats.",
     ),
     _loose(

@@ -299,7 +299,8 @@ PROGRAM: tuple[Rule, ...] = (
             overrideparseexception | invalid literal for int() with base 10: '- | 参数错误 | 无效参数
             error in call to target | validation error for | validation errors for | scannererror
             parsererror: while parsing | does not exist in the registry | invalid optimizer | unknown optimizer
-            unknown dataset | unsupported optimizer | is not a valid choice | argument --*: invalid | required options
+            is not in the*registry | unknown dataset | unsupported optimizer | is not a valid choice
+            argument --*: invalid | required options
             """
         ),
         "The command or configuration does not fit the program ({}): correct it and start again.",
@@ -326,7 +327,7 @@ PROGRAM: tuple[Rule, ...] = (
             unable to find the | readerror: | nonmatchingsplitssizeserror | nonmatchingchecksumerror
             compressed file ended before | is empty | crc error | not a gzipped file | 数据集不存在 | 找不到
             nosuchfile | path does not exist | image not found | manifest*not found | datafilesnotfounderror
-            with 0 sample | (404) when calling | 没有那个文件或目录
+            datalosserror | truncated record | with 0 sample | (404) when calling | 没有那个文件或目录
             """
         ),
         "Data is missing or damaged: {}; check the path against the working folder and this host's data folder.",
