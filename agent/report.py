@@ -27,6 +27,7 @@ from lab.report import (
     higher_is_better,
     metric_name,
 )
+from lab.reuse import experiments
 from lab.run import Experiment, Run, RunState
 from lab.trials import trials_of
 
@@ -198,7 +199,7 @@ def _notes(experiment: Experiment, runs: Sequence[Run], points: Sequence[PointDa
     if len({(p.epochs, p.max_steps) for p in points}) > 1:
         yield words.say("note_lengths")
     if reused := [run.reused_from for run in runs if run.reused_from]:
-        yield words.say("note_reused", n=len(reused), all=len(runs), names=words.names(reused))
+        yield words.say("note_reused", n=len(reused), all=len(runs), where=experiments(reused, words.language == "zh"))
     yield from _changes(latest(runs), words)
     yield from _effort(experiment, runs, words)
 

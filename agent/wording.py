@@ -204,9 +204,9 @@ _SENTENCES: dict[str, tuple[str, str]] = {
         "{n} 个没有结果的运行按起止时间计入 GPU 时间。",
     ),
     "note_reused": (
-        "{n} of {all} runs were there already and did not run again; their results are those of {names}, and their GPU "
+        "{n} of {all} runs were there already and did not run again; their results are those of {where}, and their GPU "
         "time counts there.",
-        "{all} 个运行中有 {n} 个已有结果，没有重跑；结果来自 {names}，GPU 时间计入那里。",
+        "{all} 个运行中有 {n} 个已有结果，没有重跑；结果来自 {where}，GPU 时间计入那里。",
     ),
     "note_retried": ("{n} failed run{s} {are} replaced by {its} retry.", "{n} 个失败的运行已由重试代替。"),
     "note_metric": (

@@ -254,7 +254,8 @@ def _table(report: Report) -> str:
     lines = [_cells(head), _cells(["---"] * (2 + len(axes)) + ["---:"] * 4 + ["---"])]
     for row in report.rows:
         values = [number(row.params[a]) if a in row.params else "-" for a in axes]
-        lines.append(_cells([row.model, row.dataset or "-", *values, *_statistics(row, report)]))
+        ended, *statistics = _statistics(row, report)
+        lines.append(_cells([row.model, row.dataset or "-", *values, ended + reused(row, report), *statistics]))
     return "\n".join(lines)
 
 
@@ -265,10 +266,15 @@ def _statistics(row: Row, report: Report) -> list[str]:
     to = WORDS.say("to", chinese(report))
     interval = format_interval(row.low, row.high, share=is_share(report.metric), to=to)
     ended = WORDS.say("of", chinese(report), n=row.n_ok, all=row.n)
-    if reused := [seed.reused_from for seed in row.seeds if seed.reused_from]:
-        where = experiments(reused, chinese(report))
-        ended += WORDS.say("reused", chinese(report), n=len(reused), where=where)
     return [ended, format_pm(row.mean, row.sd), interval, best, trend_words(row.trend, chinese(report))]
+
+
+def reused(row: Row, report: Report) -> str:
+    """` (2 from exp-12)` behind its seeds; empty where all of them ran for this report."""
+    found = [seed.reused_from for seed in row.seeds if seed.reused_from]
+    if not found:
+        return ""
+    return WORDS.say("reused", chinese(report), n=len(found), where=experiments(found, chinese(report)))
 
 
 def trend_words(trend: Trend | None, chinese: bool = False) -> str:
@@ -281,7 +287,7 @@ def _row_line(row: Row, report: Report) -> str:
     zh = chinese(report)
     missing = "stopped_early" if any(seed.outcome == "pruned" for seed in row.seeds) else "no_result"
     parts = [f"{metric_name(report.metric)} {pm}" if row.n_ok else WORDS.say(missing, zh)]
-    parts += [WORDS.say("n_seeds", zh, n=seeds)]
+    parts += [WORDS.say("n_seeds", zh, n=seeds) + reused(row, report)]
     parts += [WORDS.say("interval_of", zh, interval=interval)] if interval != "-" else []
     return WORDS.say("comma", zh).join([*parts, *([trend] if row.trend else [])])
 

@@ -22,6 +22,7 @@ from bot.simulator import Simulator
 from lab import store
 from lab.ledger import Ledger
 from lab.plan import Plan
+from lab.report import Report
 from lab.run import FINAL_RUN, Answer, ExperimentState, RunState
 from lab.settings import load
 from terminal.cards import look
@@ -112,6 +113,32 @@ def test_a_message_becomes_a_report_in_its_thread(morning: Night) -> None:
     curves = next(f for f in morning.slack.files if f.name == "curves.png")
     assert curves.data is not None
     assert curves.data.startswith(b"\x89PNG")
+
+
+@pytest.mark.timeout(600)
+def test_two_more_seeds_run_only_those_and_the_report_holds_all(morning: Night) -> None:
+    """The follow-up of the next morning costs the new runs alone, and is answered by all of them."""
+    slack, ledger = morning.slack, morning.ledger
+    slack.say(CHANNEL, ALICE, f"<@{slack.workspace.bot.id}> one more seed please", morning.ts)
+    slack.wait_for(lambda: _card(morning), 60, "the second plan card")
+    card = _card(morning)
+    there = f"4 of 6 runs are there already ({morning.experiment_id}), 2 new"
+    assert there in slack.shown(card)
+
+    slack.press(CHANNEL, card["ts"], "run", ALICE)
+    more = ledger.experiments()[-1]
+    slack.wait_for(lambda: ledger.experiment(more.id).report_revision, 300, "the second report")
+
+    runs = ledger.runs(more.id)
+    assert [run.state for run in runs] == [RunState.FINISHED] * 6
+    assert [run.reused_from for run in runs] == [*(f"{morning.experiment_id}/{n}" for n in range(1, 5)), None, None]
+    assert [run.fence > 0 for run in runs] == [False] * 4 + [True] * 2
+    report = Report.model_validate_json(ledger.report(more.id, 1) or "")
+    assert report.n_ok == 6
+    assert [row.n_ok for row in report.rows] == [3, 3]
+    assert report.gpu_hours == pytest.approx(sum(run.used.gpu_s for run in runs[4:]) / 3600)
+    assert any("4 of 6 runs were there already" in note for note in report.notes)
+    slack.wait_for(lambda: f"2 from {morning.experiment_id}" in morning.said(), 60, "the second report in the thread")
 
 
 @pytest.mark.timeout(420)

@@ -17,6 +17,7 @@ from lab.report import (
     is_share,
     metric_name,
     reason,
+    reused,
     summary_lines,
     used,
 )
@@ -78,6 +79,7 @@ def _row(report: Report, row: Row, several: bool, width: int) -> list[str]:
     to = WORDS.say("to", chinese(report))
     interval = format_interval(row.low, row.high, share=is_share(report.metric), to=to)
     ended = f"{row.n_ok}" if row.n_ok == row.n else WORDS.say("of", chinese(report), n=row.n_ok, all=row.n)
+    ended += reused(row, report)
     return [cut(" ".join(label.split()), width), format_pm(row.mean, row.sd), interval, ended]
 
 

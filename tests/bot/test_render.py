@@ -17,7 +17,7 @@ from bot.simulator.validation import check_message
 from lab.estimate import expected, place_words
 from lab.forecast import End, Forecast, Place
 from lab.plan import Assumed, Plan, Point
-from lab.report import FailedRun
+from lab.report import FailedRun, SeedValue
 from lab.run import Answer, Estimate, Experiment, ExperimentState, Progress, Room, Run, RunResult, RunState
 from tests.bot.made import monster, report
 
@@ -198,6 +198,18 @@ def test_a_report_says_what_it_used_and_how_to_run_it_again() -> None:
 
     assert "0.19 GPU-h, peak 2.0 GiB" in text
     assert "again: overnight ask 'compare ResNet50 vs EfficientNet'" in text
+
+
+def test_a_report_marks_the_seeds_that_were_there_already() -> None:
+    """The old ones stand in the same mean, so the table tells how many of them there are, and where they ran."""
+    made = report("exp-5")
+    seeds = tuple(SeedValue(run_id=f"exp-5/{n}", reused_from="exp-3/1" if n < 3 else None) for n in (1, 2, 3))
+    row = made.rows[0].model_copy(update={"seeds": seeds})
+
+    told = check(report_card(made.model_copy(update={"rows": (row,)})))
+
+    assert "3 (2 from exp-3)" in told
+    assert "(2 from" not in check(report_card(made))
 
 
 def test_the_advice_on_a_failed_run_outlives_a_long_deciding_line() -> None:
