@@ -18,7 +18,7 @@ from lab import store
 from lab.errors import UnknownRecord
 from lab.events import Consumer, Event
 from lab.ledger import Ledger
-from lab.run import ExperimentState
+from lab.run import ExperimentState, experiment_of
 from lab.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -184,7 +184,7 @@ def notes_for(event: Event) -> list[Note]:
     if place is None:
         return []
     record, _, state = event.kind.partition(".")
-    experiment_id = event.subject.partition("/")[0]
+    experiment_id = experiment_of(event.subject)
     match record, state:
         case "request", "answered":
             return [Note("answer", event.subject, place)]

@@ -24,7 +24,7 @@ from lab.errors import MoveRefused, UnknownRecord
 from lab.events import Event
 from lab.leader import Leadership
 from lab.ledger import Ledger
-from lab.run import Run, RunState
+from lab.run import Run, RunState, experiment_of
 from lab.settings import Settings
 from lab.store import Client
 
@@ -184,7 +184,7 @@ class Alarm:
     def _remember_ends(self, failed: Mapping[str, Run], finished: Sequence[str]) -> None:
         """How runs ended in experiments with failures: all of it is read once, then what comes."""
         for run_id in finished:
-            known = self._ended.get(run_id.split("/")[0])
+            known = self._ended.get(experiment_of(run_id))
             run = self._run_of(run_id) if known is not None else None
             if known is not None and run is not None:
                 known[run_id] = End.of(run)

@@ -17,7 +17,7 @@ from lab.card import READING_MAX_AGE_S, Card, Host, HostCards, KeeperStatus
 from lab.estimate import duration
 from lab.ledger import Ledger
 from lab.records import record_key
-from lab.run import HOLDS_CARD, Progress, Run, RunState
+from lab.run import HOLDS_CARD, Progress, Run, RunState, experiment_of
 from lab.store import Client
 
 START_S = 180.0
@@ -76,7 +76,7 @@ def look(client: Client, ledger: Ledger, known: Mapping[str, float], broken: Map
 
 def _conversations(client: Client, waiting: Iterable[str]) -> dict[str, str]:
     """Where the experiments of the waiting runs are talked about; one field a record, for they may be many."""
-    names = list(dict.fromkeys(run_id.partition("/")[0] for run_id in waiting))
+    names = list(dict.fromkeys(map(experiment_of, waiting)))
     with client.pipeline(transaction=False) as pipe:
         for name in names:
             pipe.hget(record_key(name), "conversation")
@@ -220,7 +220,7 @@ def _fragmented(run: Run, progress: Progress, seen: Seen) -> float | None:
 def _queue(seen: Seen) -> Iterator[Sample]:
     waiting: dict[str, list[float]] = {}
     for run_id, queued_at in seen.waiting.items():
-        waiting.setdefault(run_id.split("/")[0], []).append(queued_at)
+        waiting.setdefault(experiment_of(run_id), []).append(queued_at)
     for experiment, times in waiting.items():
         labels, place = {"experiment": experiment}, seen.conversations.get(experiment, "")
         waits_s = seen.now - min(times)

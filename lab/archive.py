@@ -18,8 +18,8 @@ from lab import reuse
 from lab.errors import OperatorError, UnknownRecord
 from lab.files import replace_file
 from lab.records import index_key, load, record_key
-from lab.run import FINAL_RUN, RUN_ID, Archive, Experiment, ExperimentState, Run
-from lab.runs import counts_key, experiment_of
+from lab.run import FINAL_RUN, RUN_ID, Archive, Experiment, ExperimentState, Run, experiment_of
+from lab.runs import counts_key, report_key
 from lab.store import PREFIX, Client
 from lab.wishes import Wishes
 
@@ -74,7 +74,7 @@ class Archives(Wishes):
             if max(ends) >= before:
                 return False
             earlier = _document(experiment) if experiment.archive else {"runs": {}, "reports": {}}
-            reports = pipe.hgetall(_report_key(experiment_id))
+            reports = pipe.hgetall(report_key(experiment_id))
             document = {
                 "experiment": pipe.hgetall(record_key(experiment_id)),
                 "runs": earlier["runs"] | {i: fields for i, fields in raw.items() if fields},
@@ -87,7 +87,7 @@ class Archives(Wishes):
             pipe.multi()
             self._set(pipe, experiment, archive=archive)
             pipe.zadd(ARCHIVED, {experiment_id: max(ends)})
-            pipe.delete(_report_key(experiment_id))
+            pipe.delete(report_key(experiment_id))
             if reusable:
                 pipe.hdel(reuse.INDEX, *reusable)
             for run in runs:
@@ -155,7 +155,3 @@ def _document(experiment: Experiment) -> dict[str, Any]:
     except (EOFError, ValueError, zlib.error) as error:
         raise NotHereError(experiment.id, experiment.archive, f"it is damaged ({error})") from None
     return document
-
-
-def _report_key(experiment_id: str) -> str:
-    return f"{PREFIX}report:{experiment_id}"

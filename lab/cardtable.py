@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from rich.cells import cell_len, set_cell_size
 
 from lab.card import READING_MAX_AGE_S, SERVING, Card, CardProcess, HostCards, KeeperStatus
+from lab.run import experiment_of
 
 MIB = 1024 * 1024
 LEAKED_BYTES = 500 * MIB
@@ -41,7 +42,7 @@ class CardUse:
 
 def owners_of(uses: Mapping[str, CardUse]) -> dict[str, str]:
     """Who asked for the experiments that hold cards, by experiment: the table has no room for people."""
-    return {use.run_id.partition("/")[0]: use.owner for use in uses.values() if use.owner}
+    return {experiment_of(use.run_id): use.owner for use in uses.values() if use.owner}
 
 
 def free(

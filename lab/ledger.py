@@ -28,7 +28,6 @@ from lab.reuse import Reuse
 from lab.run import (
     EXPERIMENT_ID,
     FINAL_EXPERIMENT,
-    FINAL_RUN,
     Answer,
     Edit,
     Estimate,
@@ -38,8 +37,9 @@ from lab.run import (
     RequestState,
     Run,
     RunState,
+    experiment_of,
 )
-from lab.runs import REPORTS_DUE, counts_key, experiment_of
+from lab.runs import REPORTS_DUE, counts_key, report_key
 from lab.store import PREFIX, Client
 
 CLAIM_S = 90_000
@@ -211,9 +211,8 @@ class Ledger(Archives, Proposals, Draws, Reuse):
             return False
 
         has_runs = self._transact(write, record_key(experiment_id))
-        for run in self.runs(experiment_id) if has_runs else []:
-            if run.state not in FINAL_RUN:
-                self.cancel_run(run.id, by)
+        if has_runs:
+            self.cancel_runs(self.runs(experiment_id), by)
         return self.experiment(experiment_id)
 
     def retry(self, subject: str, by: str) -> list[Run]:
@@ -326,7 +325,7 @@ class Ledger(Archives, Proposals, Draws, Reuse):
                 return False
             pipe.multi()
             pipe.hset(record_key(experiment_id), "report_revision", str(revision))
-            pipe.hset(f"{PREFIX}report:{experiment_id}", str(revision), report)
+            pipe.hset(report_key(experiment_id), str(revision), report)
             pipe.srem(REPORTS_DUE, experiment_id)
             self._event(pipe, "report.ready", experiment, {"revision": revision, "figures": sorted(figures)})
             return True
@@ -335,7 +334,7 @@ class Ledger(Archives, Proposals, Draws, Reuse):
 
     def report(self, experiment_id: str, revision: int) -> str | None:
         """The report's JSON, of an old experiment from its file; None when there is none. Raises NotHereError."""
-        found: str | None = self.client.hget(f"{PREFIX}report:{experiment_id}", str(revision))
+        found: str | None = self.client.hget(report_key(experiment_id), str(revision))
         return found or archived_report(self.experiment(experiment_id), revision)
 
     def figure(self, raw: Client, experiment_id: str, revision: int, name: str) -> bytes | None:

@@ -256,7 +256,6 @@ _CHOICES = {
     "search": {"random": "random search", "bayesian": "Bayesian search (TPE)"},
     "prune": {"median": "runs below the median are stopped early", "halving": "successive halving"},
 }
-_LABELS = {"batch_size": "batch size"}
 FEW = 8
 """Values of a list that people are shown; the others are counted."""
 
@@ -268,7 +267,7 @@ def few(values: Sequence[Any]) -> list[str]:
 
 
 def _axis_words(name: str, axis: Axis, assumed: bool) -> str:
-    label = _LABELS.get(name, name.replace("_", " "))
+    label = name.replace("_", " ")
     if isinstance(axis, Range):
         return f"{label} {number(axis.low)} to {number(axis.high)} ({axis.scale})"
     if name == "seed" and axis == tuple(range(len(axis))) and (assumed or len(axis) > 1):

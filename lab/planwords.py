@@ -33,7 +33,6 @@ PARTS = (
     ("around ", "围绕 "),
 )
 UNITS = {"seed": "个种子", "lr": "个学习率", "batch_size": "个 batch 大小", "optimizer": "个优化器"}
-LABELS = {"lr": "学习率", "batch_size": "batch size", "seed": "种子", "optimizer": "优化器"}
 COUNTED = {"epochs": "{n} 轮", "max_steps": "{n} 步", "gpus_per_run": "每个 run {n} 张卡", "trials": "{n} 次采样"}
 PRIORITIES = {"low": "低优先级", "normal": "普通优先级", "high": "高优先级"}
 PRUNES = {"median": ("median pruner", "中位数剪枝"), "halving": ("successive halving", "逐次减半")}

@@ -18,7 +18,7 @@ from lab.language import Phrasebook
 from lab.plan import Plan, Point, Scalar
 from lab.provenance import Provenance
 from lab.records import Records
-from lab.run import Run, RunState
+from lab.run import Run, RunState, experiment_of
 from lab.store import PREFIX
 
 INDEX = f"{PREFIX}reuse"
@@ -166,7 +166,7 @@ def words(reused: Sequence[str], n_runs: int, chinese: bool) -> str:
 
 def experiments(runs: Iterable[str], chinese: bool) -> str:
     """The experiments that runs belong to, each once: `exp-12, exp-9`."""
-    names = list(dict.fromkeys(run_id.partition("/")[0] for run_id in runs))
+    names = list(dict.fromkeys(map(experiment_of, runs)))
     more = [WORDS.say("more", chinese, n=len(names) - SHOWN)] if len(names) > SHOWN else []
     return WORDS.say("comma", chinese).join([*names[:SHOWN], *more])
 

@@ -41,6 +41,12 @@ class ExperimentState(StrEnum):
 EXPERIMENT_ID = re.compile(r"^exp-\d+$")
 RUN_ID = re.compile(r"^exp-\d+/\d+$")
 
+
+def experiment_of(run_id: str) -> str:
+    """Id of the experiment that a run belongs to; an experiment's own stays as it is."""
+    return run_id.partition("/")[0]
+
+
 HOLDS_CARD = (RunState.DISPATCHED, RunState.RUNNING, RunState.CANCELLING)
 FINAL_RUN = frozenset({RunState.FINISHED, RunState.FAILED, RunState.CANCELLED})
 FINAL_EXPERIMENT = frozenset(

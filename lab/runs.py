@@ -14,7 +14,7 @@ from lab.cardtable import CardUse
 from lab.errors import FenceError, MoveRefused, UnknownRecord
 from lab.losses import Losses
 from lab.queue import AGENT, RUN_ATTEMPT, WRITE_REPORT, card_queue, open_queue, put
-from lab.records import Records, record_key
+from lab.records import Records, index_key, record_key
 from lab.run import (
     FINAL_EXPERIMENT,
     FINAL_RUN,
@@ -27,6 +27,7 @@ from lab.run import (
     RunResult,
     RunState,
     Usage,
+    experiment_of,
 )
 from lab.store import PREFIX, Client
 
@@ -59,7 +60,7 @@ class Runs(Records):
 
     def waiting(self) -> dict[str, float]:
         """Every queued run's id to the time when it was first queued, oldest first; reads no records."""
-        return dict(self.client.zrange(f"{PREFIX}index:run:{RunState.QUEUED}", 0, -1, withscores=True))
+        return dict(self.client.zrange(index_key("run", RunState.QUEUED), 0, -1, withscores=True))
 
     def bind(self, run_id: str, cards: tuple[str, ...], host: str, index: int) -> Run:
         """The queued run is dispatched to its cards, its entry lies in the queue of the first one.
@@ -361,6 +362,6 @@ def counts_key(experiment_id: str) -> str:
     return f"{PREFIX}counts:{experiment_id}"
 
 
-def experiment_of(run_id: str) -> str:
-    """Id of the experiment that a run belongs to."""
-    return run_id.split("/")[0]
+def report_key(experiment_id: str) -> str:
+    """Redis key of an experiment's reports by revision."""
+    return f"{PREFIX}report:{experiment_id}"

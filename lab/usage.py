@@ -9,7 +9,7 @@ from typing import Any
 
 from lab.archive import archived_since
 from lab.records import index_key, record_key
-from lab.run import FINAL_RUN, Run, RunResult, Usage
+from lab.run import FINAL_RUN, Run, RunResult, Usage, experiment_of
 from lab.store import Client
 
 FIELDS = ("owner", "experiment_id", "started_at", "finished_at", "gpus", "card", "earlier", "lost_gpu_s")
@@ -72,7 +72,7 @@ def _used(run_id: str, found: dict[str, Any], raw: str | None) -> Used:
     earlier = Usage.model_validate(found["earlier"]) if found["earlier"] else None
     held = {name: found[name] for name in ("started_at", "finished_at", "card")} | {"gpus": found["gpus"] or 1}
     run = Run.model_construct(**held, earlier=earlier, result=_result(raw))
-    experiment_id = found["experiment_id"] or run_id.split("/")[0]
+    experiment_id = found["experiment_id"] or experiment_of(run_id)
     return Used(run_id, experiment_id, found["owner"] or "", found["finished_at"], run.used, found["lost_gpu_s"] or 0.0)
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import time
+from collections.abc import Sequence
 from typing import Literal
 
 from redis.client import Pipeline
@@ -12,8 +14,12 @@ from lab import tally
 from lab.errors import MoveRefused
 from lab.plan import Priority
 from lab.records import record_key
-from lab.run import FINAL_RUN, Room, Run, RunState, Usage
-from lab.runs import Runs, counts_key, experiment_of, next_state
+from lab.run import FINAL_RUN, HOLDS_CARD, Room, Run, RunState, Usage, experiment_of
+from lab.runs import Runs, counts_key, next_state
+
+WAITS = (RunState.QUEUED, RunState.PAUSED)
+CHUNK = 200
+"""Runs that are cancelled in one transaction: another writer of one of them makes it start over, which must be rare."""
 
 
 class Wishes(Runs):
@@ -180,7 +186,7 @@ class Wishes(Runs):
                 raise MoveRefused(run_id, run.state, RunState.CANCELLED)
             around, message = self._around(pipe, run), why or f"cancelled by {by}"
             pipe.multi()
-            if run.state in (RunState.QUEUED, RunState.PAUSED):
+            if run.state in WAITS:
                 return self._close(pipe, around, run, RunState.CANCELLED, message=message)
             if run.state is RunState.CANCELLING:
                 return run
@@ -189,3 +195,33 @@ class Wishes(Runs):
         return self._transact(
             write, record_key(run_id), record_key(experiment_of(run_id)), counts_key(experiment_of(run_id))
         )
+
+    def cancel_runs(self, runs: Sequence[Run], by: str) -> None:
+        """Of these runs of one experiment those that wait are cancelled, attempts are told to stop, ended ones stay.
+
+        What waits goes many at a time: one by one, 10,000 runs took two minutes.
+        """
+        waiting = [run.id for run in runs if run.state in WAITS]
+        rest = [run.id for run in runs if run.state in HOLDS_CARD]
+        for start in range(0, len(waiting), CHUNK):
+            rest += self._cancel_waiting(waiting[start : start + CHUNK], by)
+        for run_id in rest:
+            with contextlib.suppress(MoveRefused):  # it has ended just now
+                self.cancel_run(run_id, by)
+
+    def _cancel_waiting(self, run_ids: list[str], by: str) -> list[str]:
+        """Those of the runs that wait are cancelled in one transaction; the others are returned."""
+
+        def write(pipe: Pipeline) -> list[str]:
+            runs = self._read_many(Run, run_ids)
+            experiment, counts = self._around(pipe, runs[0])
+            pipe.multi()
+            for run in runs:
+                if run.state in WAITS:
+                    self._close(pipe, (experiment, counts), run, RunState.CANCELLED, message=f"cancelled by {by}")
+                    counts = {**counts, RunState.CANCELLED.value: counts.get(RunState.CANCELLED, 0) + 1}
+            return [run.id for run in runs if run.state not in WAITS]
+
+        experiment_id = experiment_of(run_ids[0])
+        watched = (record_key(experiment_id), counts_key(experiment_id), *map(record_key, run_ids))
+        return self._transact(write, *watched)

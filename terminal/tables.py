@@ -17,7 +17,7 @@ from lab.archive import NotHereError
 from lab.estimate import expected
 from lab.forecast import Forecast, forecasts
 from lab.ledger import Ledger
-from lab.run import FINAL_RUN, Experiment, ExperimentState
+from lab.run import FINAL_RUN, Experiment, ExperimentState, experiment_of
 from lab.settings import Settings
 from lab.when import clock
 from terminal.thread import Thread, plan_card, run_line
@@ -48,7 +48,7 @@ def show_experiment(
 ) -> dict[str, Any]:
     """The experiment as a JSON document; printed for people too when there is a console. Raises UnknownRecord."""
     ledger = Ledger(client)
-    experiment_id = experiment_id.split("/")[0]  # a run is shown with its experiment
+    experiment_id = experiment_of(experiment_id)  # a run is shown with its experiment
     experiment = ledger.experiment(experiment_id)
     approved = experiment.approved_at is not None
     try:
