@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from lab.runs import experiment_of
+from lab.run import experiment_of
 from workers.policy import (
     USUAL,
     Decision,
@@ -55,7 +55,7 @@ def decide(
 
 
 @dataclass
-class _Room:
+class _Host:
     """A host during one decision.
 
     Attributes:
@@ -101,17 +101,17 @@ class _Round:
         self.held_tiers: list[int] = held.tier.tolist()
         self.held_left: list[float] = held.left_s.tolist()
         self.yields = [r.yields_at(timings) for r in running]
-        self.rooms = {h.name: _Room(h.name, h.capacity, list(h.free), h.coming) for h in hosts}
+        self.hosts = {h.name: _Host(h.name, h.capacity, list(h.free), h.coming) for h in hosts}
         for j in reversed(held.order.tolist()):
-            run, room = running[j], self.rooms.get(running[j].host)
-            if room is None:
+            run, host = running[j], self.hosts.get(running[j].host)
+            if host is None:
                 continue
             if run.stopping:
-                room.coming += run.gpus
+                host.coming += run.gpus
                 continue
-            room.held.append(j)
+            host.held.append(j)
             if self.yields[j] <= now:
-                room.victims.append(j)
+                host.victims.append(j)
         self.starts: list[Start] = []
         self.started: list[int] = []
         self.preemptions: list[Preemption] = []
@@ -129,18 +129,18 @@ class _Round:
             like = (run.gpus, run.hosts, not self.gone_by or self.gone_by[i])
             if like in failed:
                 continue
-            if self.reservation and worst <= self.tiers[i] and not any(r.free or r.coming for r in self.rooms.values()):
+            if self.reservation and worst <= self.tiers[i] and not any(h.free or h.coming for h in self.hosts.values()):
                 break
-            rooms = [
-                r for r in self.rooms.values() if r.capacity >= run.gpus and (not run.hosts or r.name in run.hosts)
+            hosts = [
+                h for h in self.hosts.values() if h.capacity >= run.gpus and (not run.hosts or h.name in run.hosts)
             ]
-            rooms = [r for r in rooms if self._leaves_reservation(i, r)]
-            if self._start(i, rooms) or self._claim(i, rooms):
+            hosts = [h for h in hosts if self._leaves_reservation(i, h)]
+            if self._start(i, hosts) or self._claim(i, hosts):
                 continue
-            if worst > self.tiers[i] and self._make_room(i, rooms):
+            if worst > self.tiers[i] and self._make_room(i, hosts):
                 worst = self._worst_victim()
                 failed.clear()  # a gang that made room for less than itself left cards for others
-            elif self.reservation is None and self._reserve(i, rooms):
+            elif self.reservation is None and self._reserve(i, hosts):
                 failed.clear()
             else:
                 failed.add(like)
@@ -148,57 +148,57 @@ class _Round:
             tuple(self.starts), tuple(self.preemptions), self.reservation, tuple(self.order), self._look_again_at()
         )
 
-    def _start(self, i: int, rooms: list[_Room]) -> bool:
+    def _start(self, i: int, hosts: list[_Host]) -> bool:
         run = self.waiting[i]
-        fitting = [room for room in rooms if len(room.free) >= run.gpus]
+        fitting = [host for host in hosts if len(host.free) >= run.gpus]
         if not fitting:
             return False
         # The fullest host that still fits it: whole hosts stay free for gangs.
-        room = min(fitting, key=lambda r: (r.name != run.prefers, len(r.free)))
-        self._use(i, room)
+        host = min(fitting, key=lambda h: (h.name != run.prefers, len(h.free)))
+        self._use(i, host)
         self.started.append(i)
-        self.starts.append(Start(run.id, room.name, tuple(room.free[: run.gpus])))
-        del room.free[: run.gpus]
+        self.starts.append(Start(run.id, host.name, tuple(host.free[: run.gpus])))
+        del host.free[: run.gpus]
         return True
 
-    def _claim(self, i: int, rooms: list[_Room]) -> bool:
+    def _claim(self, i: int, hosts: list[_Host]) -> bool:
         """True when cards that are about to be free suffice: the run waits for those."""
         run = self.waiting[i]
-        room = next((r for r in rooms if len(r.free) + r.coming >= run.gpus), None)
-        if room is None:
+        host = next((h for h in hosts if len(h.free) + h.coming >= run.gpus), None)
+        if host is None:
             return False
-        self._use(i, room)
-        room.claim(run.gpus)
+        self._use(i, host)
+        host.claim(run.gpus)
         return True
 
-    def _make_room(self, i: int, rooms: list[_Room]) -> bool:
+    def _make_room(self, i: int, hosts: list[_Host]) -> bool:
         """True when runs of a later tier on one host were told to stop, so few cards of them as will do."""
         run = self.waiting[i]
-        found = [(chosen, room) for room in rooms if (chosen := self._victims(i, room))]
+        found = [(chosen, host) for host in hosts if (chosen := self._victims(i, host))]
         if not found:
             return False
-        chosen, room = min(found, key=lambda pair: sum(self.running[j].gpus for j in pair[0]))
-        self._use(i, room)
+        chosen, host = min(found, key=lambda pair: sum(self.running[j].gpus for j in pair[0]))
+        self._use(i, host)
         for j in chosen:
             victim = self.running[j]
-            room.victims.remove(j)
-            room.held.remove(j)
-            room.coming += victim.gpus
+            host.victims.remove(j)
+            host.held.remove(j)
+            host.coming += victim.gpus
             reason = _reason(self.tiers[i], self.held_tiers[j])
             self.preemptions.append(Preemption(victim.id, run.id, reason, victim.look_ends(self.now, self.timings)))
-        room.claim(run.gpus)
+        host.claim(run.gpus)
         return True
 
-    def _victims(self, i: int, room: _Room) -> list[int]:
+    def _victims(self, i: int, host: _Host) -> list[int]:
         """The last runs in the order that together make room, none without whom it would do; empty if they cannot.
 
         None of its own experiment and priority: the report waits for all of them, and a search wants to know what the
         first came to before it draws the next.
         """
         own = experiment_of(self.waiting[i].id), self.waiting[i].priority
-        need = self.waiting[i].gpus - len(room.free) - room.coming
+        need = self.waiting[i].gpus - len(host.free) - host.coming
         chosen: list[int] = []
-        for j in room.victims:
+        for j in host.victims:
             if need <= 0 or self.held_tiers[j] <= self.tiers[i]:
                 break
             if (experiment_of(self.running[j].id), self.running[j].priority) != own:
@@ -212,10 +212,10 @@ class _Round:
                 need += self.running[j].gpus
         return chosen
 
-    def _reserve(self, i: int, rooms: list[_Room]) -> bool:
+    def _reserve(self, i: int, hosts: list[_Host]) -> bool:
         """True when the run is the head of the queue now, with a time from which it could have cards of one host."""
         run = self.waiting[i]
-        found = [(*when, room.name) for room in rooms if (when := self._available(i, room))]
+        found = [(*when, host.name) for host in hosts if (when := self._available(i, host))]
         if not found:
             return False
         at, spare, name = min(found)
@@ -228,13 +228,13 @@ class _Round:
         self.gone_by = ((ends_at <= at) | displaced).tolist()
         return True
 
-    def _available(self, i: int, room: _Room) -> tuple[float, int] | None:
+    def _available(self, i: int, host: _Host) -> tuple[float, int] | None:
         """When the run could have its cards there, by medians and by who yields, and how many are left over then."""
-        short = self.waiting[i].gpus - len(room.free) - room.coming
-        known = sum(self.running[j].gpus for j in room.held)
+        short = self.waiting[i].gpus - len(host.free) - host.coming
+        known = sum(self.running[j].gpus for j in host.held)
         # Cards that are busy with what we know nothing of may be free at any moment.
-        short -= max(0, room.capacity - known - len(room.free) - room.coming)
-        leaving = sorted((self._leaves_at(i, j), self.running[j].gpus) for j in room.held)
+        short -= max(0, host.capacity - known - len(host.free) - host.coming)
+        leaving = sorted((self._leaves_at(i, j), self.running[j].gpus) for j in host.held)
         at = self.now
         for when, gpus in leaving:
             if short <= 0 and when > at:
@@ -248,18 +248,18 @@ class _Round:
         later = self.held_tiers[j] > self.tiers[i] or self.running[j].looking(self.now, self.timings)
         return max(self.now, min(ends_at, self.yields[j])) if later else ends_at
 
-    def _leaves_reservation(self, i: int, room: _Room) -> bool:
+    def _leaves_reservation(self, i: int, host: _Host) -> bool:
         """True when the head of the queue would not have to wait longer if this run had cards of that host."""
-        if self.reservation is None or room.name != self.reservation.host:
+        if self.reservation is None or host.name != self.reservation.host:
             return True
         return self.gone_by[i] or self.waiting[i].gpus <= self.spare
 
-    def _use(self, i: int, room: _Room) -> None:
-        if self.reservation and room.name == self.reservation.host and not self.gone_by[i]:
+    def _use(self, i: int, host: _Host) -> None:
+        if self.reservation and host.name == self.reservation.host and not self.gone_by[i]:
             self.spare -= self.waiting[i].gpus
 
     def _worst_victim(self) -> int:
-        return max((self.held_tiers[j] for room in self.rooms.values() for j in room.victims), default=-1)
+        return max((self.held_tiers[j] for host in self.hosts.values() for j in host.victims), default=-1)
 
     def _look_again_at(self) -> float | None:
         if len(self.starts) == len(self.waiting):
