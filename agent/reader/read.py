@@ -26,7 +26,7 @@ MOST_NUMBERS = 250
 """More numbers than this are a pasted table; the patterns for lists take the square of their count."""
 ONLY_TONIGHT = re.compile(r"^(?:tonight|today|this evening|今晚|今天|今夜|晚上|overnight)$", FLAGS)
 AGAIN = re.compile(
-    r"\b(?:re-?run|again|redo|repeat|retry|resume|continue|once more|restart|same)\b|\b(?:go(?:ing)? )?back(?: to)?\b|\bundo\b|\brevert\b|回到|恢复|用回|撤销|退回|改回|重(?:新)?(?:跑|来|试|训)|再(?:跑|来|试|训)|继续|恢复|一样"
+    r"\b(?:re-?run|again|redo|repeat|reproduce|replicate|retry|resume|continue|once more|restart|same)\b|\b(?:go(?:ing)? )?back(?: to)?\b|\bundo\b|\brevert\b|回到|恢复|用回|撤销|退回|改回|重(?:新)?(?:跑|来|试|训)|复现|重现|再(?:跑|来|试|训)|继续|恢复|一样"
     r"|nochmal|de nuevo|otra vez|encore|もう一度|다시",
     FLAGS,
 )
