@@ -60,11 +60,11 @@ def _bounded(keys: str) -> str:
 
 AXES: tuple[Axis, ...] = (
     Axis("lr", r"(?:peak |max |base |initial |start(?:ing)? )?(?:learning[ _-]?rates?|lrs?|step size)(?!\s*(?:schedul|decay|warm|strateg|polic))|lernraten?|tasas? de aprendizaje|taux d'apprentissage|(?:峰值|初始|基础|最大)?学习率(?!策略|调度|衰减|预热)|学習率|학습률", scale="log", high=100, open_low=True),
-    Axis("grad_accum_steps", r"grad(?:ient)?[ _-]?accum(?:ulation)?(?:[ _-]?steps)?|accum(?:ulation)?[ _-]?steps|梯度累[积计加](?:步数)?", "int", "log2", 1, 100_000),
+    Axis("grad_accum_steps", r"grad(?:ient)?[ _-]?accum(?:ulation)?(?:[ _-]?steps)?|gas?(?=\s*[=:]?\s*\d)|accum(?:ulation)?[ _-]?steps|梯度累[积计加](?:步数)?", "int", "log2", 1, 100_000),
     Axis("warmup_epochs", r"warm[ _-]?up[ _-]?epochs?|预热轮数", "int", "linear", 0, 10_000),
     Axis("warmup_ratio", r"warm[ _-]?up[ _-]?ratios?|预热比例", "float", "linear", 0, 1),
     Axis("warmup_steps", r"warm[ _-]?up(?:[ _-]?(?:steps|iters|iterations))?|预热(?:步数)?", "int", "linear", 0, 10_000_000),
-    Axis("batch_size", r"(?:effective |global |total |mini[- ]?|per[- ]gpu |总|每卡)?(?:batch[ _-]?sizes?|batches|batch|bsz?|bs)|(?:总|每卡)?(?:批(?:次|量|处理)?大小|批量|批次|batch大小)|バッチ(?:サイズ)?|배치(?:\s*(?:크기|사이즈))?|taille de (?:batch|lot)|tama[nñ]o de lote|batchgr(?:ö|oe)(?:ß|ss)en?", "int", "log2", 1, 10_000_000),
+    Axis("batch_size", r"(?:effective |global |total |mini[- ]?|per[- ]gpu |总|每卡)?(?:batch[ _-]?sizes?|batches|batch|bsz?|bs)|(?:总|每卡)?(?:批(?:次|量|处理)?大小|批量|批次|batch大小)|バッチ(?:サイズ)?|배치(?:\s*(?:크기|사이즈))?|taille de (?:batch|lot)|lots? de(?= ?\d)|tama[nñ]o de lote|batchgr(?:ö|oe)(?:ß|ss)en?", "int", "log2", 1, 10_000_000),
     Axis("weight_decay", r"weight[ _-]?decays?|wds?|l2(?: reg(?:ularization)?)?|权重衰减", scale="log", high=100),
     Axis("drop_path", r"drop[ _-]?path(?:[ _-]?rates?)?|stochastic depth", high=0.999),
     Axis("dropout", r"drop[ _-]?outs?(?:[ _-]?(?:rates?|p|prob(?:ability)?))?|drop[ _-]?rates?|丢弃率|随机失活率?", high=0.999),
@@ -81,11 +81,11 @@ AXES: tuple[Axis, ...] = (
     Axis("lora_alpha", r"lora[ _-]?alphas?", "float", "log2", open_low=True),
     Axis("n_heads", r"(?:n|num(?:ber of)?)?[ _-]?(?:attention )?heads?|(?:注意力)?头数", "int", "log2", 1, 10_000),
     Axis("n_layers", r"(?:n|num(?:ber of)?)?[ _-]?layers?|层数", "int", "linear", 1, 10_000),
-    Axis("hidden_size", r"hidden[ _-]?(?:size|dim|units)s?|d_?model|隐藏(?:层)?(?:维度|大小|单元)?|embed(?:ding)?[ _-]?dim", "int", "log2", 1, 1_000_000),
+    Axis("hidden_size", r"hidden(?:[ _-]?(?:size|dim|units)s?|(?=\s*[=:]?\s*\d))|d_?model|隐藏(?:层)?(?:维度|大小|单元)?|embed(?:ding)?[ _-]?dim", "int", "log2", 1, 1_000_000),
     Axis("width_mult", r"width(?:[ _-]?mult(?:iplier)?)?s?|宽度(?:系数|倍数)?", open_low=True),
     Axis("depth", r"depths?|深度", "int", "linear", 1, 10_000),
     Axis("patch_size", r"patch[ _-]?sizes?", "int", "log2", 1, 1024),
-    Axis("max_length", r"max[ _-]?(?:seq[ _-]?)?len(?:gth)?|seq(?:uence)?[ _-]?len(?:gth)?s?|context[ _-]?len(?:gth)?|block[ _-]?size|序列长度|最大长度|上下文长度", "int", "log2", 1, 100_000_000),
+    Axis("max_length", r"max[ _-]?(?:seq[ _-]?)?len(?:gth)?|seq(?:uence)?[ _-]?len(?:gth)?s?|(?:context|ctx)(?:[ _-]?(?:len(?:gth)?|size|window))?|block[ _-]?size|序列长度|最大长度|上下文长度", "int", "log2", 1, 100_000_000),
     Axis("early_stopping_patience", r"(?:early[ _-]?stop(?:ping)?[ _-]?)?patience|早停(?:轮数|耐心)?|early[ _-]?stop(?:ping)?(?: after)?", "int", "linear", 0, 100_000),
     Axis("fold", r"folds?|折", "int", "linear", 0, 1000),
     Axis("num_workers", r"num[ _-]?workers|dataloader workers", "int", "linear", 0, 1024),
@@ -98,11 +98,18 @@ AXES: tuple[Axis, ...] = (
     Axis("alpha", r"(?<!mixup )(?<!cutmix )(?<!lora )alphas?", high=1e6),
 )  # fmt: skip
 BY_NAME = {axis.name: axis for axis in AXES}
+
+
+def named(name: str) -> Axis:
+    """The axis of that name; one without bounds where only the asker's template knows it."""
+    return BY_NAME.get(name) or Axis(name, re.escape(name), low=float("-inf"))
+
+
 PLURAL = {"lr": "learning rates", "batch_size": "batch sizes", "weight_decay": "weight decays"}
 GLUE = (
     r"(?:\s|[=:(\[{\"']|\b(?:sizes?|values?|rates?|of|in|at|to|from|is|are|be|as|set|use|using|try|trying|test|over|range|ranging|"
     r"either|both|equal|equals|only|say|just|log(?:[- ]?(?:uniform|scale|spaced))?|uniform(?:ly)?|linear(?:ly)?|should|must|sweep|sweeping|grid|search|scan|instead|back)\b|∈|→|"
-    r"为|是|用|取|固定|统一|(?:调|降|升|提|减|增|加)[低高小大少加升]?(?:到|至|成)|设置?|分别|试|测试|从|改成|改为|改到|换成|换到|调成|调到|调为|调整为|降到|降为|升到|提到|变成|变为|成|到|各|选|有|值|改|换|调|范围|区间|搜索|扫描|扫|搜|网格|依次|的|を|は|が|に|를|을|는|은|로){0,8}"
+    r"对数|等比|均匀|线性|为|是|用|取|固定|统一|(?:调|降|升|提|减|增|加)[低高小大少加升]?(?:到|至|成)|设置?|分别|试|测试|从|改成|改为|改到|换成|换到|调成|调到|调为|调整为|降到|降为|升到|提到|变成|变为|成|到|各|选|有|值|改|换|调|范围|区间|搜索|扫描|扫|搜|网格|依次|的|を|は|が|に|를|을|는|은|로){0,8}"
 )
 FORWARD = {a.name: re.compile(rf"{_bounded(a.keys)}{GLUE}{VALUES}(?P<px>\s*(?:px|像素|x\s*\d+))?", FLAGS) for a in AXES}
 UNIT = r"(?!\s*(?:px)?\s*(?:epochs?|steps?|iters?|seeds?|gpus?|cards?|runs?|hours?|hrs?|h\b|min|轮|步|个|张|卡|次|小时|分钟))"
@@ -146,7 +153,8 @@ DISTANT = {
 """`lr sweep for resnet18 on cifar10: 0.1, 0.03`"""
 DISTANT_RANGE = {
     a.name: re.compile(
-        rf"{_bounded(a.keys)}[^:;,\n\d]{{0,60}}?(?:,\s*)?(?=from|between|over|in|在|从|介于){RANGE}", FLAGS
+        rf"{_bounded(a.keys)}[^:;,\n\d]{{0,60}}?(?:[,:]\s*)?(?=from|between|over|in|在|从|介于|{NUMBER}\s*(?:~|→|到|to\b)\s*{NUMBER}){RANGE}",
+        FLAGS,
     )
     for a in AXES
 }
@@ -165,13 +173,14 @@ FOLDS = re.compile(
 )
 """`5-fold cv`: as many runs as folds."""
 ON_PIXELS = re.compile(
-    r"(?:\bat|@|\bin)\s*(?P<list>(?:96|112|128|160|192|224|256|288|320|336|384|448|512|518|640|768|896|1024|1280)(?:\s*(?:,|/|and|or|vs\.?|和|与)\s*\d{2,4})*)(?![\d.:]|\s*(?:[A-Za-z%]|轮|步|张|个|次|点))",
+    r"(?:\bat|@|\bin)\s*(?P<list>(?:96|112|128|160|192|224|256|288|320|336|384|448|512|518|640|768|896|1024|1280)(?:\s*(?:,|/|and|or|vs\.?|和|与)\s*\d{2,4})*)(?![\d.:]|\s*(?:[A-Za-z%]|轮|步|张|个|次|点))"
+    r"|(?<![\w.])(?P<list2>(?:160|192|224|288|320|336|384|448|518)(?:\s*(?:,|/|→|and|or|to|vs\.?|和|与|到)\s*(?:160|192|224|288|320|336|384|448|518))+)(?![\d.:])",
     FLAGS,
 )
 """`coco at 1280`: the usual sizes of images, where nothing else claims them."""
 WITH_UNIT = {
     "image_size": re.compile(
-        r"(?:\b(?:resiz|rescal|upscal|downscal|upsampl|downsampl)\w*\s+(?:up\s+|down\s+)?(?:images?\s+)?to|缩放[到至成])\s*(?P<list2>\d{2,4}(?:\s*(?:,|/|and|和)\s*\d{2,4})*)|(?P<list>(?<![\w.])\d{2,4}(?:\s*(?:px|pixels?|像素)?\s*(?:,|/|and|or|和|与|vs\.?)\s*\d{2,4})*)\s*(?:px|pixels?|像素)(?![A-Za-z])",
+        r"(?:\b(?:resiz|rescal|upscal|downscal|upsampl|downsampl)\w*\s+(?:up\s+|down\s+)?(?:images?\s+)?to|缩放[到至成]|(?:smaller|larger|bigger|lower|higher)[- ]?(?:res(?:olution)?\s+)?(?:images?|inputs?|crops?|pics?)\s*[,:(]?\s*(?:of|at|like|say)?)\s*(?P<list2>\d{2,4}(?:\s*(?:,|/|and|和)\s*\d{2,4})*)|(?P<list>(?<![\w.])\d{2,4}(?:\s*(?:px|pixels?|像素)?\s*(?:,|/|and|or|和|与|vs\.?)\s*\d{2,4})*)\s*(?:px|pixels?|像素)(?![A-Za-z])",
         FLAGS,
     ),
     "data_fraction": re.compile(
@@ -180,6 +189,13 @@ WITH_UNIT = {
     ),
 }
 """Values that their unit gives away: 224px, 10 % of the data."""
+OWN = re.compile(rf"(?<![\w.])(?P<key>[A-Za-z][A-Za-z_]{{0,24}})\s*=\s*(?P<list>{LIST})", FLAGS)
+"""`margin=0.2`: a parameter that only the asker's template knows, under the name that it was given."""
+NO_PARAMETERS = frozenset(
+    ["acc", "accuracy", "loss", "f1", "auc", "map", "miou", "id", "exp", "run", "runs", "total", "sum", "epoch", "epochs",
+     "step", "steps", "gpu", "gpus", "seed", "seeds", "trials", "jobs", "n", "x", "y"]
+)  # fmt: skip
+"""What stands in front of `=` and is a count or a result."""
 NO_NUMBER = {
     a.name: re.compile(
         rf"{_bounded(a.keys)}{GLUE}(?P<word>[-+]?(?:nan|inf(?:inity)?|null|undefined|n/?a|\?{{2,}}|xxx+)(?![A-Za-z])|∞|无穷大?)",
@@ -219,9 +235,13 @@ def read(page: Page) -> dict[str, Told]:
         missing = {n: p for n, p in patterns.items() if n not in found}
         found |= dict(_stated(page, missing))
     if "image_size" not in found and (pixels := page.take(ON_PIXELS)):
-        found["image_size"] = Told(tuple(values(pixels["list"])), text=pixels[0])
+        found["image_size"] = Told(tuple(values(pixels["list"] or pixels["list2"])), text=pixels[0])
     for name, number in counted.items():
         found[name] = _expecting(found.get(name, Told()), number)
+    for own in page.find(OWN):
+        if own["key"].lower() not in NO_PARAMETERS and own["key"] not in found:
+            page.cross(*own.span())
+            found[own["key"]] = Told(tuple(values(own["list"])), text=own[0])
     if "alpha" in found and "lora_rank" in found:
         found["lora_alpha"] = found.pop("alpha")
     return found

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from agent import catalog
 from agent.reader import axes as axis_table
 from agent.reader import negations
+from agent.reader.choices import AXIS_WORDS
 from agent.reader.names import Names
 from agent.reader.numbers import COUNT, FLAGS, NUMBER, count, value
 from agent.reader.page import Page
@@ -21,13 +22,13 @@ def _rx(pattern: str) -> re.Pattern[str]:
 
 
 DROP_BEFORE = _rx(
-    r"(?:without|drop|remove|exclude|excluding|except(?: for)?|minus|skip|no|not|leave out|get rid of|ditch|kill|去掉|不要|不跑|别跑|删掉?|除了|移除|去除|排除|ohne|sans|sin)\s*(?:the\s+|那个|了)?$"
+    r"(?:without|drop|remove|exclude|excluding|except(?: for)?|minus|skip|no|not|leave out|get rid of|ditch|scrap|kill|去掉|不要|不跑|别跑|删掉?|除了|移除|去除|排除|ohne|sans|sin)\s*(?:the\s+|那个|了)?$"
 )
 DROP_AFTER = _rx(
     r"^\s*(?:one|runs?|的)?\s*(?:那个|这个|模型|那组|的部分)?\s*(?:就|都|先)?\s*(?:去掉|不要了?|不跑了?|删了?|删掉|就?不用(?:了|跑)|别跑|out\b|weg\b)"
 )
 ADD_BEFORE = _rx(
-    r"(?:\badd(?:ing)?|\balso(?: try| run| test| include| do| use| have| want)?|\bplus|\binclude|\b(?:throw|toss|put|bring|mix) in|\band also|\bas well as|\+|加(?:上|个|一?个|入|一组|一档|跑)?|再(?:加|来|跑|试|补)(?:上|个|一?个|一组|一档|一?下)?|也(?:跑|试|加|用|来)(?:一?下|上|个)?|补(?:上|一?个)?|多(?:加|试|跑)(?:一?个)?|另外(?:加|跑|试)?)\s*(?:the |a |an |one more |another )?(?:在|on|with|model|lr|rates?)?\s*$"
+    r"(?:\badd(?:ing)?|\balso(?: try| run| test| include| do| use| have| want)?|\bplus|\binclude|\b(?:throw|toss|put|bring|mix) in|\b(?:throw|toss|put)|\band also|\bas well as|\+|加(?:上|个|一?个|入|一组|一档|跑)?|再(?:加|来|跑|试|补)(?:上|个|一?个|一组|一档|一?下)?|也(?:跑|试|加|用|来)(?:一?下|上|个)?|补(?:上|一?个)?|多(?:加|试|跑)(?:一?个)?|另外(?:加|跑|试)?)\s*(?:the |a |an |one more |another )?(?:在|on|with|model|lr|rates?)?\s*$"
 )
 ADD_AFTER = _rx(r"^\s*(?:as well|too\b|also\b|也(?:加|跑|试|来|要)|加(?:上|进)|的?(?:学习率)?也)")
 ONLY_AFTER = _rx(
@@ -43,7 +44,7 @@ SWAP_BETWEEN = _rx(
 REVERSED_SWAP = _rx(r"instead of|rather than|而不是|而非|代替|取代|\bnot\b")
 
 TIMES: tuple[tuple[re.Pattern[str], str], ...] = (
-    (_rx(r"(?P<key>{k})\s*(?:再|也)?\s*(?:减半|减少一半|降(?:低)?一半|砍半|除以二|halved|一半|折半)|(?:half|halve|cut|一半|减半)\s*(?:of\s+)?(?:the\s+|my\s+|its\s+)?(?P<key2>{k})(?:\s*in half)?|(?:at|with|by)?\s*half\s+the\s+(?P<key3>{k})|(?P<key4>{k})\s*half (?:as|the)".replace("{k}", "KEY")), "0.5"),
+    (_rx(r"(?P<key>{k})\s*(?:再|也)?\s*(?:减半|减少一半|降(?:低)?一半|砍半|除以二|halved|一半|折半)|(?:half|halve|一半|减半)\s*(?:of\s+)?(?:the\s+|my\s+|its\s+)?(?P<key2>{k})|cut\s+(?:the\s+|my\s+|its\s+)?(?P<key5>{k})\s*(?:in|by) half|(?:at|with|by)?\s*half\s+the\s+(?P<key3>{k})|(?P<key4>{k})\s*half (?:as|the)".replace("{k}", "KEY")), "0.5"),
     (_rx(r"(?P<key>KEY)\s*(?:再|也)?\s*(?:翻倍|加倍|翻一倍|翻番|提高一倍|增加一倍|乘以?[2二两]|doubled|twice (?:as|the))|(?:翻倍|加倍)\s*(?P<key3>KEY)|(?:double|twice|2x)\s+(?:of\s+)?(?:the\s+|my\s+|its\s+)?(?P<key2>KEY)"), "2"),
     (_rx(r"(?:quadruple|four times|4x)\s+(?:the\s+|my\s+)?(?P<key2>KEY)|(?P<key>KEY)\s*(?:翻四倍|变成四倍|quadrupled)"), "4"),
     (_rx(r"(?:triple|three times)\s+(?:the\s+)?(?P<key2>KEY)|(?P<key>KEY)\s*(?:tripled|变成三倍|翻三倍)"), "3"),
@@ -52,7 +53,8 @@ TIMES: tuple[tuple[re.Pattern[str], str], ...] = (
     (_rx(r"\b(?:a |one[- ])?tenth\s+(?:of\s+)?(?:the\s+)?(?P<key2>KEY)|十分之一的?(?P<key3>KEY)|(?P<key>KEY)\s*(?:降到|变成|改成|为|是)?(?:原来的?)?十分之一"), "0.1"),
     (_rx(r"(?P<key>KEY)\s*(?:再|要|给我|调)?\s*(?:小|低|降低?|减小|降)(?:了)?一个(?:数量级|量级)|(?:an\s+)?order of magnitude (?:lower|smaller|less)\s+(?P<key2>KEY)|(?P<key3>KEY)\s*(?:an\s+)?order of magnitude (?:lower|smaller)"), "0.1"),
     (_rx(r"(?P<key>KEY)\s*(?:再|要|给我|调)?\s*(?:大|高|提高?|增大|升)(?:了)?一个(?:数量级|量级)|(?:an\s+)?order of magnitude (?:higher|larger|bigger)\s+(?P<key2>KEY)|(?P<key3>KEY)\s*(?:an\s+)?order of magnitude (?:higher|larger)"), "10"),
-    (_rx(rf"(?P<key>KEY)\s*(?:by|除以|缩小|/|÷)\s*(?P<div>{COUNT})\s*倍?(?![\d.e])|(?P<div2>{COUNT})\s*x\s*(?:lower|smaller|less)\s+(?P<key2>KEY)"), "/"),
+    (_rx(rf"(?P<key>KEY)\s*(?:divided by|除以|缩小|/|÷)\s*(?P<div>{COUNT})\s*倍?(?![\d.e])|(?:cut|reduce|lower|decrease|divide|scale down)\s+(?:the\s+|my\s+)?(?P<key3>KEY)\s+by\s+(?:a factor of\s+)?(?P<div3>{COUNT})\s*x?(?![\d.e]|\s*%)|(?P<div2>{COUNT})\s*x\s*(?:lower|smaller|less)\s+(?P<key2>KEY)"), "/"),
+    (_rx(rf"(?:increase|raise|multiply|scale up|boost|bump)\s+(?:up\s+)?(?:the\s+|my\s+)?(?P<key>KEY)\s+by\s+(?:a factor of\s+(?P<mul>{COUNT})|(?P<mul2>{COUNT})\s*(?:x\b|times\b))(?![\d.e]|\s*%)"), "*"),
     (_rx(r"(?P<key>KEY)\s*(?:x|\*|乘以?|times|放大|扩大)\s*(?P<mul>\d+(?:\.\d+)?)(?:\s*倍)?|(?P<mul2>\d+(?:\.\d+)?)\s*x\s*(?:the\s+|higher\s+|larger\s+|bigger\s+|more\s+)?(?P<key2>KEY)"), "*"),
 )  # fmt: skip
 SCALED = {
@@ -83,6 +85,14 @@ DROP_AXIS = _rx(
 )
 
 
+REMOVED = {
+    name: _rx(
+        rf"(?:\bwithout|\bdrop|\bremove|\bno|\bget rid of|\bturn off|去掉|不要|不用|关掉|删掉?)\s+?(?:the\s+|any\s+)?(?:(?:lr|cosine|step|data)\s+)?(?:{AXIS_WORDS[name]})(?![A-Za-z])(?!\s*[\d.])"
+    )
+    for name in ("scheduler", "augmentation")
+}
+
+
 @dataclass
 class Changes:
     """Edits of the thread's plan that are no plain settings."""
@@ -98,13 +108,15 @@ class Changes:
     """Axis to the values that are left of it, for `only 2e-5` and `not 3e-5`."""
     settled: set[str] = field(default_factory=set)
     """Axes whose stated values are the whole of it, whatever else the message adds."""
+    removed: list[str] = field(default_factory=list)
+    """Axes of words that the plan had and that are not wanted any more: `no scheduler`."""
     missing: list[str] = field(default_factory=list)
     """What the message drops or swaps although the plan does not have it."""
 
     @property
     def anything(self) -> bool:
         """True when a number of the plan changes."""
-        return bool(self.scale or self.moved or self.kept)
+        return bool(self.scale or self.moved or self.kept or self.removed)
 
 
 def read(page: Page, previous: PreviousPlan) -> Changes:
@@ -120,6 +132,9 @@ def read(page: Page, previous: PreviousPlan) -> Changes:
         if match and _holds(previous, name, value(match["old"])):
             page.cross(*match.span())
             told.moved[name] = value(match["new"])
+    for name, pattern in REMOVED.items():
+        if name in previous.axes and page.take(pattern):
+            told.removed.append(name)
     match = EPOCH_ARROW.search(page.left)
     if match and previous.epochs == int(match["old"] or match["old2"]):
         page.cross(*match.span())
@@ -175,9 +190,9 @@ def _factor(match: re.Match[str], how: str) -> float:
     if how == "/3":
         return 1 / 3
     if how == "/":
-        return 1 / float(count(groups.get("div") or groups["div2"]))
+        return 1 / float(count(next(v for k, v in groups.items() if k.startswith("div"))))
     if how == "*":
-        return float(value(groups.get("mul") or groups["mul2"]))
+        return float(count(groups.get("mul") or groups["mul2"]))
     return float(how)
 
 
@@ -277,7 +292,7 @@ def _family_of(name: str, member: str) -> bool:
 
 def changed_axes(held: dict[str, Axis], stated: dict[str, Axis], told: Changes, text: str) -> dict[str, Axis]:
     """The plan's axes after the change."""
-    result = dict(held)
+    result = {name: axis for name, axis in held.items() if name not in told.removed}
     adds = bool(ADD_AXIS.search(text)) and not SET_AXIS.search(text)
     for name, axis in stated.items():
         old = result.get(name)

@@ -82,14 +82,14 @@ TOGGLES = (
     Toggle("autoaugment", r"auto[ _-]?aug(?:ment(?:ation)?)?", listed=True),
     Toggle("augmentation", r"(?:data[ _-]?)?augment(?:ation)?s?|(?:data[ _-]?)aug|数据增强|数据增广"),
     Toggle("pretrained", r"pre[ _-]?train(?:ed|ing)?(?: weights)?|imagenet weights|预训练(?:权重)?", listed=True),
-    Toggle("freeze_backbone", r"(?:a )?(?:freez(?:e|ing)|frozen)(?: the)?(?: backbone| encoder)?|冻(?:结|住)\s*(?:骨干(?:网络)?|主干(?:网络)?|backbone|编码器)?|(?:only|just)\s+(?:train|finetune|fine-tune|tune)(?:ing)?\s+(?:the\s+)?(?:\w+\s+)?head|只(?:训练?|调|微调)(?:最后的?)?(?:分类)?(?:头|最后一层)", bare=True),
+    Toggle("freeze_backbone", r"(?:a )?(?:freez(?:e|ing)|frozen)(?: the)?(?: (?:\w+ )?(?:backbone|encoder|trunk|body))?|冻(?:结|住)\s*(?:骨干(?:网络)?|主干(?:网络)?|backbone|编码器)?|(?:only|just)\s+(?:train|finetune|fine-tune|tune)(?:ing)?\s+(?:the\s+)?(?:\w+\s+)?head|只(?:训练?|调|微调)(?:最后的?)?(?:分类)?(?:头|最后一层)", bare=True),
     Toggle("nesterov", r"nesterov", listed=True),
     Toggle("ema", r"ema|指数滑动平均", listed=True),
     Toggle("warmup", r"(?:lr |learning rate )?warm[ _-]?up|预热", "warmup_steps"),
     Toggle("dropout", r"drop[ _-]?out", "dropout"),
     Toggle("batch_norm", r"batch[ _-]?norm(?:alization)?|bn"),
     Toggle("amp", r"amp|mixed[ -]precision|混合精度"),
-    Toggle("gradient_checkpointing", r"(?:gradient|activation)[ _-]checkpointing|梯度检查点", bare=True),
+    Toggle("gradient_checkpointing", r"(?:grad(?:ient)?|activation)[ _-]checkpointing|梯度检查点", bare=True),
     Toggle("compile", r"(?:torch[._ ])?compile", listed=True),
     Toggle("early_stopping", r"early[ _-]?stop(?:ping)?|早停"),
     Toggle("sam", r"sharpness[ -]aware(?: minimi[sz]ation)?"),
@@ -125,6 +125,8 @@ _TURNED = {
 SCRATCH = re.compile(
     r"from scratch|scratch init|random(?:ly)? init\w*|从头(?:开始)?训|从零(?:开始)?训|不用预训练", FLAGS
 )
+WEIGHTS = re.compile(r"\b(?:imagenet|pre-?trained) (?:weights|init\w*|checkpoint)\b|\bpre-?trained\b|预训练", FLAGS)
+"""Beside training from scratch, the other half of a comparison."""
 TURNS: dict[str, tuple[Scalar, ...]] = {"both": (False, True), "off": (False,), "on": (True,)}
 
 
@@ -142,17 +144,22 @@ def read(page: Page, denied: Denied) -> dict[str, tuple[Scalar, ...]]:
         stated, excluded = negations.sort(
             page.text, [(*m.span(), str(m.lastgroup)) for m in sorted(matches, key=lambda m: m.start())]
         )
+        if stated and axis == "augmentation" and (found.get(axis) == TURNS["off"] or page.take(NO_AUGMENTATION)):
+            stated.append("none")
         if stated:
             found[axis] = tuple(stated)
         for name in excluded:
             denied.add(axis, name)
     if "amp" in found and found.get("precision") == ("amp",):
         del found["precision"]
-    if "pretrained" not in found and page.take(SCRATCH):
-        found["pretrained"] = (False,)
+    if found.get("pretrained", (True,)) == (True,) and page.take(SCRATCH):
+        found["pretrained"] = TURNS["both" if found.get("pretrained") or WEIGHTS.search(page.text) else "off"]
     return found
 
 
+NO_AUGMENTATION = re.compile(
+    r"(?<![A-Za-z])(?:none|no (?:data )?aug\w*)(?![A-Za-z])|无增强|不(?:做|用|加)(?:数据)?增强", FLAGS
+)
 NAMED = {axis: re.compile(rf"(?<![A-Za-z])(?:{AXIS_WORDS[axis]})(?![A-Za-z])", FLAGS) for axis in ("scheduler", "loss")}
 BARE = {
     "scheduler": re.compile(

@@ -23,9 +23,9 @@ def _rx(pattern: str) -> re.Pattern[str]:
 
 
 UNDER_AXES = _rx(
-    rf"(?P<axis>warm[ _-]?up|预热|patience|early[ _-]?stop(?:ping)?|早停)\s*(?:of|for|after|=|:|为|\()?\s*(?P<n>{COUNT}(?:(?:\s*(?:epochs?|steps?|轮|步)?\s*(?:/|and|or|vs\.?|和|与)\s*\d+)+|(?:\s*,\s*\d+){{2,}}(?:\s*,?\s*(?:and|or|和)\s*\d+)?)?)\s*(?P<unit>epochs?|steps?|iters?|iterations?|轮|步)"
-    rf"|(?P<n2>(?:\d+(?:\s*(?:epochs?|steps?|轮|步))?\s*(?:/|,\s*(?:and|or)?|\band\b|\bor\b|\bvs\.?|和|与)\s*)*{COUNT})\s*-?\s*(?P<unit2>epochs?|steps?|iters?|iterations?|轮|步)\s*(?:of\s*|的\s*)?(?:(?:linear|lr|cosine|gradual|线性)\s*)?(?P<axis2>warm[ _-]?up|预热|patience)"
-    rf"|(?P<n3>(?:\d+\s*(?:/|,\s*(?:and|or)?|\band\b|\bor\b|\bvs\.?|和|与)\s*)*{COUNT})\s*(?P<axis3>warm[ _-]?up|预热)\s*(?P<unit3>epochs?|steps?|iters?|iterations?|轮|步)"
+    rf"(?P<axis>warm[ _-]?up|预热|patience|early[ _-]?stop(?:ping)?|早停)\s*(?:of|for|after|=|:|为|\()?\s*(?P<n>{COUNT}(?:(?:\s*(?:epochs?|steps?|轮|步)?\s*(?:/|and|or|vs\.?|和|与)\s*\d+)+|(?:\s*,\s*\d+){{2,}}(?:\s*,?\s*(?:and|or|和)\s*\d+)?)?)\s*(?P<unit>epochs?|eps?(?![a-z])|steps?|iters?|iterations?|轮|步)"
+    rf"|(?P<n2>(?:\d+(?:\s*(?:epochs?|steps?|轮|步))?\s*(?:/|,\s*(?:and|or)?|\band\b|\bor\b|\bvs\.?|和|与)\s*)*{COUNT})\s*-?\s*(?P<unit2>epochs?|eps?(?![a-z])|steps?|iters?|iterations?|轮|步)\s*(?:of\s*|的\s*)?(?:(?:linear|lr|cosine|gradual|线性)\s*)?(?P<axis2>warm[ _-]?up|预热|patience)"
+    rf"|(?P<n3>(?:\d+\s*(?:/|,\s*(?:and|or)?|\band\b|\bor\b|\bvs\.?|和|与)\s*)*{COUNT})\s*(?P<axis3>warm[ _-]?up|预热)\s*(?P<unit3>epochs?|eps?(?![a-z])|steps?|iters?|iterations?|轮|步)"
 )
 WARMUP_SHARE = _rx(
     r"(?P<n>\d+(?:\.\d+)?\s?%(?:\s*(?:/|,|and|or|vs\.?|和|与)+\s*\d+(?:\.\d+)?\s?%)*)\s*(?:of\s*|的\s*)?(?:(?:linear|lr|steps?|线性)\s*)*(?:warm[ _-]?up|预热)|(?:warm[ _-]?up|预热)(?:\s*(?:of|for|over|the first|first|[=:]|为|前))*\s*(?P<n2>(?:\d+(?:\.\d+)?\s?%|0?\.\d+(?![\de]))(?:\s*(?:/|,|and|or|vs\.?|和|与)+\s*(?:\d+(?:\.\d+)?\s?%|0?\.\d+(?![\de])))*)"
@@ -51,7 +51,7 @@ SEED_COUNTS = (
     _rx(rf"(?P<sign>\+|(?:再(?:加|多|来|补|跑)?|多加|多跑|多来|加|另外|add|plus)\s*)?(?<!=)(?<!= )(?<!epochs )(?P<n>{COUNT}){MORE}[ \t]*(?:个)?[ \t]*{SEED}(?!\s*=){EACH}"),
     _rx(r"(?P<n>\d{1,2})\s*x\s*(?=\x00)(?=[^.;]*\bseeds?\b)"),
     _rx(rf"{SEED}\s*(?P<sign>(?:再|多|另)+(?:加|多|补|来|跑)?|(?:加|补)(?!到|成|至))\s*(?P<n>{COUNT})\s*个?"),
-    _rx(rf"(?:シード|시드|种子|seeds?)(?:数量?|を|는|은)?\s*(?:[:=]|增加到|加到|改成|改为|提到|换成|变成|到)?\s*(?P<n>{COUNT})\s*(?:つ|個|개|个)"),
+    _rx(rf"(?:シード|시드|种子|seeds?)(?:数量?|を|는|은)?\s*(?:[:=]|增加到|加到|改成|改为|提到|换成|变成|减到|减少到|减为|降到|到)?\s*(?P<n>{COUNT})\s*(?:つ|個|개|个)"),
     _rx(rf"(?:repeat(?:ed)?|rerun|run)\s*(?:it|each|everything|this|every (?:config\w*|setting|model)|all)?\s*(?:config\w*|setting|model|one)?\s*(?P<n>{COUNT})\s*times"),
     _rx(rf"(?:each|every|every config\w*|each config\w*|each model|each setting)\s*(?P<n>{COUNT})\s*times|(?P<n2>{COUNT})\s*(?:repeats?|repetitions?|replicates?|times each)"),
     _rx(rf"(?:重复|各跑|每个(?:配置|模型|设置)?跑|各重复|每组跑|每种跑|都跑)\s*(?P<n>{COUNT})\s*(?:次|遍)|(?P<n2>{COUNT})\s*次重复"),
@@ -196,7 +196,7 @@ def _seed_count(page: Page) -> re.Match[str] | None:
 
 
 def _whole(text: str) -> tuple[int, ...]:
-    return tuple(int(v) for v in values(text))
+    return tuple(int(v) for v in values(text.replace("/", ",")))  # `seeds 1/2` are two, and no half
 
 
 def _epochs(page: Page, told: Counts) -> None:

@@ -13,7 +13,7 @@ from agent.reader import axes as axis_table
 from agent.reader import negations
 from agent.reader.choices import AXIS_WORDS
 from agent.reader.draft import Draft
-from agent.reader.numbers import COUNT, FLAGS, Interval, count
+from agent.reader.numbers import COUNT, FLAGS, NUMBER, Interval, count, value
 from agent.reader.reading import PreviousPlan
 from agent.reader.wording import GRIDS, say
 from lab.plan import MAX_RUNS, Axis, Scalar, number
@@ -46,6 +46,7 @@ def judge(draft: Draft, previous: PreviousPlan | None) -> None:
     _denials(draft, previous)
     _goal(draft)
     _twice(draft)
+    _limits(draft)
     if previous is None:
         _named_counts(draft)
     _unusual(draft)
@@ -101,6 +102,32 @@ JOINED = re.compile(
     rf"\s*(?:,|/|{negations.LINK.pattern}|\bvs\.?|\bversus\b|\bagainst\b|\bwith\b|\bto\b|对比|比|,\s*(?:and|or))\s*",
     FLAGS,
 )
+
+
+LIMIT = {
+    name: re.compile(
+        rf"(?<![A-Za-z0-9])(?:{axis_table.BY_NAME[name].keys})(?![A-Za-z])\s*(?:(?:must|should|has to|needs to|may|can(?:not|'t)?|必须|要|不能|不得)\s*(?:not\s*)?(?:be\s*|exceed\s*)?)(?P<how>below|under|less than|at most|smaller than|above|over|more than|at least|larger than|greater than|<=?|>=?|小于|低于|不超过|大于|高于|超过)?\s*(?P<n>{NUMBER})",
+        FLAGS,
+    )
+    for name in ("lr", "batch_size", "weight_decay", "dropout")
+}
+"""`lr must be below 0.01`"""
+ABOVE = re.compile(r"above|over|more|at least|larger|greater|>|大于|高于", FLAGS)
+NEVER_ABOVE = re.compile(r"not\b|n't\b|不", FLAGS)
+
+
+def _limits(draft: Draft) -> None:
+    """Values that the message itself rules out become doubts."""
+    for name, pattern in LIMIT.items():
+        match = pattern.search(draft.page.text)
+        axis = draft.axes.get(name)
+        if match is None or not match["how"] or not isinstance(axis, tuple):
+            continue
+        least = bool(ABOVE.search(match["how"])) and not NEVER_ABOVE.search(match[0])
+        limit = float(value(match["n"]))
+        broken = [v for v in axis if not isinstance(v, str) and v != limit and (v < limit if least else v > limit)]
+        if broken:
+            draft.doubt("bad_value", what=name, value=shown(broken))
 
 
 def _twice(draft: Draft) -> None:
@@ -216,7 +243,7 @@ def _axes(draft: Draft) -> None:
     """Ranges become grids (or stay ranges for a search); values that cannot be become doubts."""
     draws = draft.around.search in ("random", "bayesian")
     for name, told in draft.told.items():
-        axis = axis_table.BY_NAME[name]
+        axis = axis_table.named(name)
         if told.interval is not None:
             _range(draft, axis, told, draws)
             continue

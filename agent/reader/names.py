@@ -27,10 +27,10 @@ BRACES = re.compile(
 )
 SIZE_RANGE = re.compile(r"\s*(?:-|~|to|到|至|\.\.)\s*(?:efficientnet[\s_-]?)?b(?P<size>\d)\b", FLAGS)
 PATH = re.compile(
-    r"(?<![\w/.:~])(?:(?:s3|gs|hdfs|oss|nfs)://[^\s,，;)\"'\x00]+|(?:~|\.{1,2})?/(?:[\w.\-]+/)*[\w.\-]+/?)", FLAGS
+    r"(?<![\w/.:~%])(?:(?:s3|gs|hdfs|oss|nfs)://[^\s,，;)\"'\x00]+|(?:~|\.{1,2})?/(?:[\w.\-]+/)*[\w.\-]+/?)", FLAGS
 )
 PROGRAM = re.compile(r"\.(?:py|sh|ya?ml|json|pt|pth|ckpt|safetensors|onnx|ipynb|toml|log|txt|env)$", re.IGNORECASE)
-CHECKPOINT = re.compile(r"\.(?:pt|pth|ckpt|safetensors|onnx)$", re.IGNORECASE)
+CHECKPOINT = re.compile(r"\.(?:pt|pth|ckpt|pkl|h5|safetensors|onnx)$", re.IGNORECASE)
 UNKNOWN_DATASET = re.compile(
     r"(?:(?:data ?-?sets?|数据集?)\s*(?:is|=|:|called|named|名字?(?:叫|是)?|叫|为|是|用|选)?\s*|(?<![A-Za-z])(?:on|auf|sur|sobre|su)\s+(?:the\s+|my\s+|our\s+)?|在\s*)(?P<name>[A-Za-z][\w\-.+]*[\w])(?:\s*(?:data ?-?set|数据集?))?(?=$|[\s,，;.!?)]|上|[\u4e00-\u9fff])",
     FLAGS,
@@ -159,12 +159,14 @@ def _note(page: Page, names: Names, found: catalog.Found) -> None:
     if found.name == "clip_vit_b_32" and re.match(r"\s*(?:ping|norm|grad|=|\d)", page.text[found.end :], FLAGS):
         return
     called = page.text[found.start : found.end]
+    if found.name == "transformer" and names.spans and not page.text[names.spans[-1][1] : found.start].strip():
+        return
     if found.kind == "dataset" and (origin := PRETRAINED.match(page.text, found.end)):
         page.cross(found.start, origin.end("gap"))
         return
     if found.family and names.models and REFERENCE.search(page.text[: found.start]):
         return
-    if called.islower() and called in COMMON_WORDS:
+    if called.islower() and called in COMMON_WORDS - {"transformer"}:
         return
     if found.family and (size := OTHER_SIZE.match(page.left, found.end)):
         names.unknown.append((found.kind, page.text[found.start : size.end()]))

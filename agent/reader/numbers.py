@@ -37,7 +37,7 @@ TO = r"\s*(?:to|through|until|up to|down to|-(?=\s?[\d.])|~|\.{2,3}|→|doubling
 OTHER_UNIT = r"(?!\s*(?:epochs?|steps\b|step(?=\s*[,.;]|\s*$)|iters?|seeds?|gpus?|cards?|trials?|个种子|轮|步(?!长)|次|张|rounds?|passes|classes|images|samples|tokens|people|days|weeks|months|times|folds|[GM]i?B|hours?|hrs?|minutes?)(?![A-Za-z]))"
 LIST = rf"{NUMBER}(?:{SEPARATOR}{NUMBER}{OTHER_UNIT})*"
 STEP = rf"(?:[,\s(]*(?:(?:in |with )?(?:a )?steps?(?: size)?(?: of)?|step[=:]|stride|步长为?|间隔为?|每隔|increments? of|every|by)\s*[=:]?\s*(?P<step>{NUMBER})\)?)"
-NUM = r"(?:(?:\s*log(?:arithmic(?:ally)?|[- ]?(?:scale|spaced))?)?[,\s(]*(?:(?:取|分成?|共|各?选|with|in|using)\s*)?(?:(?P<num>\d+|{words}|{han})\s*(?:个)?\s*(?:points?|values?|log[- ]spaced(?: points| values)?|evenly[- ]spaced(?: points| values)?|点|值|个点|个值)\s*(?P<spacing>log(?:arithmic|[- ]?spaced|[- ]?scale)?|linear(?:ly)?)?)\)?)".format(
+NUM = r"(?:(?:\s*log(?:arithmic(?:ally)?|[- ]?(?:scale|spaced))?)?[,\s(]*(?:(?:取|分成?|共|各?选|with|in|using)\s*)?(?:(?P<num>\d+|{words}|{han})\s*(?:个)?\s*(?:points?|values?|log[- ]spaced(?: points| values| pts)?|evenly[- ]spaced(?: points| values)?|pts\b|点|值|个点|个值)\s*(?P<spacing>log(?:arithmic|[- ]?spaced|[- ]?scale)?|linear(?:ly)?)?)\)?)".format(
     words="|".join(WORDS), han=HAN
 )
 RANGE = rf"(?:(?P<between>between|介于|在)|from|von|de|从)?\s*[\[(]?(?P<low>{NUMBER})(?:{TO}|(?(between)\s*(?:and|和|与)\s*|(?!))|\s*,\s*(?=\S+[\])]\s*(?:log|uniform)))(?P<high>{NUMBER})[\])]?(?:{STEP}|{NUM})?"
@@ -127,6 +127,11 @@ GLUED = re.compile(
 EP_GLUED = re.compile(r"(?<![A-Za-z0-9_./\-])ep(?=\d)", FLAGS)
 NAMED = re.compile(r"(?<=[A-Za-z\u4e00-\u9fff])[ \t]+-[ \t]+(?=\.?\d)")
 """`batch size – 128`: a dash with room on both sides stands for a colon."""
+JSON_KEY = re.compile(r"[\"']([A-Za-z_]\w*)[\"']\s*:(?!\w)")
+DRAWN = re.compile(rf"((?:log[-_ ]?)?uniform)\s*[(\[]\s*(?P<low>{NUMBER})\s*,\s*(?P<high>{NUMBER})\s*[)\]]", FLAGS)
+"""`loguniform(1e-5, 1e-2)`"""
+COLONS = re.compile(r"(?<![\w.:])(?P<low>\d*\.\d+|\d+):(?P<step>\d*\.\d+):(?P<high>\d*\.\d+|\d+)(?![\w.:])")
+"""`0.1:0.1:0.5`: start, step, end."""
 SLIPS = tuple(
     (re.compile(rf"\b(?:{slips})\b", FLAGS), word)
     for word, slips in {
@@ -153,6 +158,8 @@ def spell_out(text: str) -> str:
     ratios lead to the last one, decimal points for commas, 千分之一 as 0.001, a corrected number left out, and words
     and numbers apart."""
     text = GLUED.sub(r"\1 ", EP_GLUED.sub("epochs ", NAMED.sub(": ", text)))
+    text = DRAWN.sub(r"\1 \g<low> to \g<high>", JSON_KEY.sub(r"\1:", text))
+    text = COLONS.sub(r"\g<low> to \g<high> step \g<step>", text)
     for slips, word in SLIPS:
         text = slips.sub(word, text)
     text = COMMA_KEY.sub(r"\g<1>0.\2", COMMA.sub(r"0.\1", text))
@@ -217,7 +224,11 @@ def interval(match: re.Match[str]) -> Interval:
         high=max(low, high),
         step=abs(float(value(match["step"]))) if match["step"] else None,
         num=int(count(match["num"])) if match["num"] else None,
-        spacing="log" if spacing.startswith("log") or "log" in match[0].lower() else "linear" if spacing else None,
+        spacing="log"
+        if spacing.startswith("log") or re.search("log|对数|等比", match[0], FLAGS)
+        else "linear"
+        if spacing
+        else None,
         descending=low > high,
     )
 

@@ -20,6 +20,13 @@ OWN_DATA = re.compile(
 )  # fmt: skip
 """Data that only the asker knows the name of: the lab's usual set must not stand for it."""
 
+IMPROVES = re.compile(
+    r"\b(?:make|get)\b.{0,40}\b(?:better|faster|stronger|smaller|to work)\b|\bimprove\b|\bspeed up\b|提升|优化(?!器)|变(?:好|快|强)|更(?:快|好|准)|快一?点|好一?点",
+    FLAGS,
+)
+"""A wish without a word on how."""
+DISTILS = re.compile(r"\bdistill(?:ation|ing|ed)?\b|\bteacher\b.{0,60}\bstudent\b|蒸馏", FLAGS)
+
 HAN_DATA = re.compile(
     r"[\u4e00-\u9fff]{2,}(?<!这个)(?<!那个)(?<!同样)(?<!一样)(?<!样的)(?<!同一)(?<!一个)(?<!哪个)(?<!什么)(?<!其他)(?<!其它)(?<!他的)(?<!所有)(?<!全部)(?<!整个)(?<!多个)(?<!几个)(?<!两个)(?<!三个)(?<!四个)(?<!默认)(?<!原来)(?<!来的)(?<!前的)(?<!公开)(?<!标准)(?<!验证)(?<!测试)(?<!训练)(?<!不同)(?<!同的)(?<!上的)(?<!上述)(?<!合成)(?<!随机)(?<!换个)(?<!别的)数据集(?!\s*[:=为是叫用]?\s*[A-Za-z])",
     FLAGS,
@@ -58,6 +65,13 @@ def ask(draft: Draft, stated: Reading, most_runs: int) -> None:
     if stated.runs_told and stated.models and stated.runs_told != total:
         draft.note("note_counts", told=stated.runs_told, n=total)
         draft.questions.append(say("runs_differ", draft.chinese, told=stated.runs_told, n=total))
+    bare = not (draft.names.datasets or draft.axes or draft.told or draft.counts.anything or draft.around.schedule)
+    if bare and stated.intent == "train" and IMPROVES.search(draft.page.text):
+        draft.doubt("faster")
+    if stated.models and DISTILS.search(draft.page.text):
+        draft.questions.append(say("distils", draft.chinese, list=", ".join(stated.models)))
+    if stated.intent == "compare" and stated.models and total == 1 and stated.tunes is None and not stated.runs_told:
+        draft.questions.append(say("against_what", draft.chinese, name=stated.models[0]))
     if draft.counts.epochs and draft.counts.max_steps:
         steps = f"{draft.counts.max_steps:,}"
         draft.questions.append(say("epochs_or_steps", draft.chinese, epochs=draft.counts.epochs, steps=steps))

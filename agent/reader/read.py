@@ -17,7 +17,7 @@ from agent.reader.reading import PreviousPlan, Reading
 from agent.reader.text import clean, has_words
 from agent.reader.wording import say
 from lab.language import is_chinese
-from lab.plan import MAX_RUNS, PRIORITIES, Axis, Budget, Priority
+from lab.plan import MAX_RUNS, PRIORITIES, Axis, Budget, Priority, few
 
 MOST_CHARACTERS = 4000
 """Slack cuts a message at 4,000 characters; a longer text is a pasted file, not a request."""
@@ -49,6 +49,7 @@ def read(raw: str, previous: PreviousPlan | None = None, most_runs: int = MAX_RU
     searched = draft.around.search in searches.DRAWS
     draft.tunes = tuning.wanted(draft.page, given, closely=False, searched=searched)
     draft.tunes_closely = tuning.wanted(draft.page, given, closely=True)
+    _best(draft, previous)
     intent, sure = intents.choose(text, _facts(draft, previous))
     if own_script(text) and (intent in intents.PLANNING or not sure):
         draft.doubt("own_script")
@@ -56,6 +57,18 @@ def read(raw: str, previous: PreviousPlan | None = None, most_runs: int = MAX_RU
     if intent not in intents.PLANNING or _elsewhere(draft, intent, previous):
         return _command(draft, intent, sure, previous)
     return _plan(draft, intent, previous, most_runs)
+
+
+def _best(draft: Draft, previous: PreviousPlan | None) -> None:
+    """`the best lr from that`: which value that was, the thread's plan does not say."""
+    axis = tuning.found(draft.page) if previous is not None else None
+    if axis is None or previous is None:
+        return
+    draft.tunes = tuple(name for name in draft.tunes or () if name != axis) or None
+    draft.tunes_closely = tuple(name for name in draft.tunes_closely or () if name != axis) or None
+    if isinstance(held := previous.values().get(axis), tuple) and len(held) > 1 and axis not in draft.axes:
+        tried = ", ".join(few(held))
+        draft.questions.append(say("which_best", draft.chinese, id=previous.id or "that plan", axis=axis, values=tried))
 
 
 def _unreadable(text: str, chinese: bool) -> Reading | None:
@@ -87,6 +100,7 @@ def _facts(draft: Draft, previous: PreviousPlan | None) -> Facts:
     schedule = around.schedule or {}
     settings = bool(draft.axes or draft.told or draft.changes.anything or around.priority or draft.denied.anything)
     settings = settings or (previous is not None and draft.tunes_closely is not None)
+    settings = settings or (around.deadline is not None and not intents.QUESTION.search(draft.page.text))
     return Facts(
         models=len(draft.names.models),
         datasets=len(draft.names.datasets),
@@ -97,6 +111,7 @@ def _facts(draft: Draft, previous: PreviousPlan | None) -> Facts:
         previous=previous is not None,
         schedule=bool(set(schedule) - {"at"}) or ("at" in schedule and not ONLY_TONIGHT.match(str(schedule["at"]))),
         search=around.search is not None,
+        renames=previous is not None and not set(draft.names.models) <= set(previous.models),
         excludes=bool(draft.denied.anything or draft.changes.kept),
         tunes=(draft.tunes_closely if previous is not None else draft.tunes) is not None,
     )  # fmt: skip

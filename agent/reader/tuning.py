@@ -33,6 +33,20 @@ BEFORE = re.compile(rf"(?<!fine-)(?<!fine ){ASKED}", FLAGS)
 """In front of an axis: its best value is asked for, whatever else the message is about."""
 
 
+FOUND = re.compile(
+    r"\b(?:best|winning|winner|optimal)\s+(?:of (?:the )?)?(?P<key>[a-z][a-z _-]{1,20}?)\s+(?:from|of|in|out of|there|we found|you found|above)\b|(?:上面|之前|刚才|那次|它|实验)[^,.;]{0,8}最(?:好|优|佳)的?\s*(?P<key2>[A-Za-z_ ]{2,16}|[\u4e00-\u9fff]{2,5})",
+    FLAGS,
+)
+"""`the best lr from that`: a value that was tried already is meant."""
+
+
+def found(page: Page) -> str | None:
+    """The axis whose best value of the thread's experiment is meant; None when none is."""
+    match = FOUND.search(page.text)
+    key = (match["key"] or match["key2"]).strip() if match else ""
+    return next((n for n in NUMBERED if key and axis_table.BY_NAME[n].key.fullmatch(key)), None)
+
+
 def wanted(page: Page, given: set[str], *, closely: bool, searched: bool = False) -> tuple[str, ...] | None:
     """The axes that shall be tuned and have no values in the message, in its order; None when nothing is to be tuned.
 
