@@ -367,3 +367,20 @@ def test_the_sentence_counts_what_is_there_and_names_where() -> None:
     assert reuse.words(some, 4, chinese=False).startswith("all 4 runs are there already (exp-12, exp-9), so nothing is")
     assert "全部重跑" in reuse.words(some[:1], 1, chinese=True)
     assert "exp-3, and 1 more)" in reuse.words([f"exp-{n}/1" for n in range(1, 5)], 6, chinese=False)
+
+
+def test_a_corrected_plan_takes_other_runs_with_it(ledger: Ledger, store: Client) -> None:
+    """The card is drawn anew after Edit, and must not promise what the first plan had."""
+    up(store)
+    first = ran(ledger, plan(seeds=2))
+    asked, edited = (ledger.submit("probe", "U1", "terminal:1") for _ in range(2))
+    assert asked
+    assert edited
+    ids = [f"{first.id}/1", f"{first.id}/2"]
+    proposed = ledger.propose(asked.id, plan(seeds=2), None, Answer(kind="plan"), ids)
+    assert proposed
+    assert ledger.experiment(proposed.id).reused == tuple(ids)
+
+    ledger.revise(edited.id, proposed.id, 0, plan(axes={"lr": (0.5,)}), None)
+
+    assert ledger.experiment(proposed.id).reused == ()
