@@ -11,28 +11,23 @@ from __future__ import annotations
 
 import logging
 import math
-import platform
-import random
-import resource
-import subprocess
 import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-import numpy as np
 import torch
 import torch.nn.functional as F  # noqa: N812  the name that every torch user knows
 from torch import Tensor, nn
 
-from lab.errors import OperatorError
-from lab.run import RunResult, RunSpec, Usage
+from lab.run import RunResult
 from workers.templates.attempt import EXIT_STOPPED, Attempt, StopSignal, last_values, log_to_stdout, thinned
 from workers.templates.clock import Clock
 from workers.templates.course import Length, draw, epoch_batches, length_of, lr_at
 from workers.templates.data import Data, load
-from workers.templates.models import Built, build, check_size, versions
+from workers.templates.device import describe, memory, open_device, precision_for, seed_everything, usage
+from workers.templates.models import Built, build, check_size
 from workers.templates.params import VisionParams
 from workers.templates.saved import Learner, Position, checkpoint, identity, read_checkpoint, restore, resume, write
 
@@ -303,35 +298,6 @@ def score(model: nn.Module, data: Data, images: Tensor, labels: Tensor) -> tuple
 # What follows serves the story above, in the order in which it is told.
 
 
-def open_device(spec: RunSpec) -> torch.device:
-    """The one visible card, or the CPU where the spec says that the card is simulated.
-
-    Raises:
-        OperatorError: the spec wants a card and torch sees none; training on the CPU all night would hide it.
-    """
-    if spec.threads:
-        torch.set_num_threads(spec.threads)
-    if spec.device == "cuda" and not torch.cuda.is_available():
-        raise OperatorError(f"{spec.run_id}: the run is bound to a card, but torch {torch.__version__} sees none")
-    return torch.device(spec.device)
-
-
-def precision_for(params: VisionParams, device: torch.device) -> str:
-    """The precision of training, `auto` made definite."""
-    if params.precision != "auto":
-        return params.precision
-    if device.type != "cuda":
-        return "fp32"
-    return "amp_bf16" if torch.cuda.is_bf16_supported(including_emulation=False) else "amp_fp16"
-
-
-def seed_everything(seed: int) -> None:
-    """Every generator that a model or a library may draw from starts from the seed."""
-    random.seed(seed)
-    np.random.seed(seed)
-    torch.manual_seed(seed)
-
-
 def make_optimizer(params: VisionParams, trained: list[nn.Parameter]) -> torch.optim.Optimizer:
     """The optimizer over the parameters that have gradients; fused where torch has that: ResNet-50's step with AdamW
     took 0.03 s instead of 0.13 s on one core, beside 0.7 s for its gradients."""
@@ -409,18 +375,6 @@ def place(position: Position, length: Length, clock: Clock) -> dict[str, Any]:
     }
 
 
-def memory(device: torch.device) -> dict[str, int]:
-    """Memory of a card as torch's allocator sees it: NVML cannot see how fragmented it is. Empty on the CPU."""
-    if device.type != "cuda":
-        return {}
-    stats = torch.cuda.memory_stats()
-    return {
-        "allocated_bytes": stats["allocated_bytes.all.current"],
-        "reserved_bytes": stats["reserved_bytes.all.current"],
-        "inactive_split_bytes": stats["inactive_split_bytes.all.current"],
-    }
-
-
 def end_epoch(attempt: Attempt, position: Position, length: Length, clock: Clock, scores: Scores, lr: float) -> None:
     """The epoch is in the metrics, the log and the curves, and the position is the start of the next."""
     values: dict[str, float | None] = {
@@ -439,45 +393,6 @@ def end_epoch(attempt: Attempt, position: Position, length: Length, clock: Clock
     attempt.record("epoch", epoch=position.epoch, **place(position, length, clock), **values, lr=lr)
     told = " ".join(f"{name} {value:.4f}" for name, value in values.items() if value is not None)
     log.info("epoch %d/%d %s", position.epoch, length.epochs, told)
-
-
-def usage(position: Position, device: torch.device) -> Usage:
-    """Memory and pace; the seconds on the card are the launcher's to count."""
-    on_gpu = device.type == "cuda"
-    peak_kib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // (1024 if sys.platform == "darwin" else 1)
-    return Usage(
-        peak_memory_bytes=torch.cuda.max_memory_allocated() if on_gpu else peak_kib * 1024,
-        memory_kind="gpu" if on_gpu else "host",
-        samples_per_s=position.samples / position.train_s if position.train_s else None,
-    )
-
-
-def describe(device: torch.device, precision: str, data: Data) -> dict[str, str]:
-    """What the result depends on beside the spec."""
-    card = torch.cuda.get_device_name() if device.type == "cuda" else f"CPU, {torch.get_num_threads()} threads"
-    return {
-        **versions(),
-        "python": platform.python_version(),
-        "card": card,
-        "precision": precision,
-        "image_size": str(data.image_size),
-        "augment": data.augment,
-        "validation": data.held_out,
-        "revision": revision(),
-    }
-
-
-def revision() -> str:
-    """The commit of this source tree, `unknown` outside a checkout."""
-    root = Path(__file__).parents[2]
-    if not (root / ".git").exists():
-        return "unknown"
-    command = ["git", "-C", str(root), "rev-parse", "--short=12", "HEAD"]
-    try:
-        found = subprocess.run(command, capture_output=True, text=True, timeout=5, check=False)
-    except (OSError, subprocess.TimeoutExpired):
-        return "unknown"
-    return found.stdout.strip() or "unknown"
 
 
 if __name__ == "__main__":
