@@ -9,7 +9,7 @@ from datetime import datetime
 import jsonschema
 
 from agent import again, catalog, searches
-from lab import cardtable, reuse
+from lab import cardtable, planwords, reuse
 from lab.card import Card, DataSet, Host, HostCards
 from lab.estimate import duration, gpu_hours
 from lab.forecast import Queue
@@ -143,7 +143,7 @@ def _too_much(plan: Plan, max_runs: int) -> str | None:
         return "Which model shall be trained, and on which data set?"
     if plan.n_runs > max_runs:
         return (
-            f"That is {plan.arithmetic()}, and {max_runs} at once is the limit here (limits.max_runs)."
+            f"That is {planwords.arithmetic(plan)}, and {max_runs} at once is the limit here (limits.max_runs)."
             " Which values matter most?"
         )
     return None

@@ -63,7 +63,7 @@ def build(experiment: Experiment, runs: Sequence[Run], now: float) -> tuple[Repo
         gpu_hours=sum(run.used.gpu_s for run in runs) / 3600,
         **_memory(runs),
         simulated=_simulated(runs),
-        again=again_command(_again(experiment.plan, words.language == "zh"), experiment.plan.title()),
+        again=again_command(_again(experiment.plan, words.language == "zh"), planwords.title(experiment.plan)),
         figures=tuple(pictures),
         language=words.language,
         created_at=now,
@@ -145,8 +145,8 @@ def _figures(experiment: Experiment, points: Sequence[PointData], metric: str, r
         members = [p for p in points if p.dataset == dataset]
         suffix = f"-{re.sub(r'[^A-Za-z0-9._-]+', '_', dataset or 'none')}" if len(datasets) > 1 else ""
         where = f" on {dataset}" if len(datasets) > 1 else ""
-        title = f"{experiment.id}: {experiment.plan.model_copy(update={'dataset': None}).title()}{where}"
-        title = title if where else f"{experiment.id}: {experiment.plan.title()}"
+        title = f"{experiment.id}: {planwords.title(experiment.plan.model_copy(update={'dataset': None}))}{where}"
+        title = title if where else f"{experiment.id}: {planwords.title(experiment.plan)}"
         found[f"curves{suffix}.png"] = figures.curves(members, metric, title, unit)
         found[f"sweep{suffix}.png"] = figures.sweep(members, metric, title)
         found[f"search{suffix}.png"] = _trace(experiment, dataset, runs, metric, title)

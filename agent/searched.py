@@ -133,7 +133,7 @@ class _Study:
             yield from self._edges()
         yield from self._trouble()
         if self.ranked:
-            yield self.say("confirm", command=again_command(self._confirmation(), self.plan.title()))
+            yield self.say("confirm", command=again_command(self._confirmation(), planwords.title(self.plan)))
 
     def _next_ones(self) -> str:
         best = mean(self.ranked[0].values) or 0.0

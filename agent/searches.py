@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from lab.estimate import gpu_hours
 from lab.language import Phrasebook, is_chinese
 from lab.plan import Assumed, Plan, Point, Range, Scalar, number
+from lab.planwords import in_words
 from lab.pruning import rungs
 from lab.run import Estimate
 from lab.space import combinations
@@ -57,7 +58,7 @@ def question(plan: Plan) -> str | None:
         return WORDS.say("how_many", chinese)
     points = combinations(plan.drawn)
     if points is not None and plan.trials > points:
-        axes = ", ".join(plan.in_words(f"axes.{name}") for name in plan.drawn)
+        axes = ", ".join(in_words(plan, f"axes.{name}", chinese) for name in plan.drawn)
         return WORDS.say("too_small", chinese, axes=axes, n=points, trials=plan.trials)
     return None
 
@@ -78,7 +79,7 @@ def settled(plan: Plan) -> Plan:
     chinese, notes = is_chinese(plan.request_text), list(plan.notes)
     prune = plan.prune
     if prune is not None and (plan.epochs is None or plan.epochs < 2):
-        length = plan.in_words("epochs" if plan.epochs else "max_steps")
+        length = in_words(plan, "epochs" if plan.epochs else "max_steps", chinese)
         notes.append(WORDS.say("too_short_to_prune", chinese, n=length))
         prune = None
     elif prune == "halving":

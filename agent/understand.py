@@ -19,6 +19,7 @@ from agent.reader import PreviousPlan, Reading, read
 from agent.reader.intents import Intent
 from agent.reader.wording import say
 from agent.reply import AS_BEFORE, DEFAULT, ONE_SEED, SPREAD, USUAL_DATASET, reply
+from lab import planwords
 from lab.errors import ModelError
 from lab.habits import Value
 from lab.plan import MAX_RUNS, Assumed, Axis, Budget, Frozen, Plan, Range, Scalar, Search, few
@@ -229,8 +230,8 @@ def _doubts(reading: Reading, plan: Plan, defaults: Defaults) -> list[str]:
         if _takes(plan, field, values) or (name == "optimizer" and name not in plan.axes):
             doubts.append(say("which_instead", reading.chinese, axis=name, values=", ".join(few(values))))
     if not doubts and not reading.questions and plan.n_runs > defaults.max_runs:
-        n = f"{plan.n_runs:,}"
-        doubts.append(say("too_many", reading.chinese, n=n, most=defaults.max_runs, how=plan.arithmetic()))
+        how = planwords.arithmetic(plan, reading.chinese)
+        doubts.append(say("too_many", reading.chinese, n=f"{plan.n_runs:,}", most=defaults.max_runs, how=how))
     return doubts
 
 

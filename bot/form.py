@@ -12,6 +12,7 @@ from typing import Any, Literal
 import jsonschema
 
 from lab.plan import PRIORITIES, Assumed, Plan, Scalar, number
+from lab.planwords import arithmetic, in_words
 
 Kind = Literal["text", "one", "several"]
 """A line to type in, a menu, a menu with several choices."""
@@ -87,7 +88,7 @@ def entries(plan: Plan, around: Around) -> list[Entry]:
 def left_out(plan: Plan, around: Around) -> list[str]:
     """What of the plan has no field and can only be changed by a sentence: ranges, and lists too long to type."""
     there = {entry.name for entry in entries(plan, around)}
-    return [plan.in_words(name) for name in (MODELS, *(f"axes.{axis}" for axis in plan.axes)) if name not in there]
+    return [in_words(plan, name) for name in (MODELS, *(f"axes.{axis}" for axis in plan.axes)) if name not in there]
 
 
 def corrected(plan: Plan, values: Values, around: Around) -> Plan:
@@ -112,7 +113,7 @@ def corrected(plan: Plan, values: Values, around: Around) -> Plan:
         if new.n_runs <= around.max_runs:
             return new
         most = max(changed, key=lambda name: len(changed[name]) if isinstance(changed[name], tuple) else 0)
-        faults[most] = f"That makes {new.arithmetic()}, and {around.max_runs} at once is the limit (limits.max_runs)."
+        faults[most] = f"That makes {arithmetic(new)}, and {around.max_runs} at once is the limit (limits.max_runs)."
     raise Faults(faults)
 
 
@@ -123,7 +124,7 @@ def difference(old: Plan, new: Plan) -> list[str]:
 
 
 def _bare(plan: Plan, name: str) -> str:
-    return plan.model_copy(update={"assumed": ()}).in_words(name)
+    return in_words(plan.model_copy(update={"assumed": ()}), name)
 
 
 def _readers(plan: Plan, around: Around) -> dict[str, Callable[[Any], Any]]:

@@ -181,81 +181,11 @@ class Plan(Frozen):
             for seed, (dataset, model, *values) in rows
         ]
 
-    def title(self) -> str:
-        """The plan in a few words: `resnet50 against efficientnet_b0 on digits`."""
-        names = " against ".join(self.models) or self.template
-        if len(self.models) > 3:
-            names = f"{len(self.models)} models"
-        return f"{names} on {', '.join(self.datasets)}" if self.datasets else names
-
-    def arithmetic(self) -> str:
-        """How the number of runs comes about: `6 runs = 2 models x 3 seeds`."""
-        parts = [(len(self.models), "models"), (len(self.datasets), "data sets")]
-        if self.search != "grid":
-            parts += [(self.trials or 0, "trials")]
-            parts += [(len(v), "seeds") for k, v in self.axes.items() if k == "seed" and isinstance(v, tuple)]
-        else:
-            plural = {"seed": "seeds", "batch_size": "batch sizes", "lr": "learning rates", "optimizer": "optimizers"}
-            parts += [
-                (len(v) if isinstance(v, tuple) else (v.num or 0), plural.get(k, f"values of {k}"))
-                for k, v in self.axes.items()
-            ]
-        factors = " x ".join(f"{n} {what}" for n, what in parts if n > 1)
-        runs = f"{self.n_runs} run{'' if self.n_runs == 1 else 's'}"
-        return f"{runs} = {factors}" if factors else runs
-
-    def stated(self) -> list[str]:
-        """What the message itself gave, for people, models and data sets left out: `lr 0.1, 0.01`, `20 epochs`."""
-        fields = [f"axes.{name}" for name in self.axes]
-        fields += ["search"] if self.search != "grid" else []
-        fields += [n for n in ("prune", "epochs", "max_steps", "metric", "budget", "deadline") if getattr(self, n)]
-        fields += ["gpus_per_run"] if self.gpus_per_run > 1 else []
-        fields += ["priority"] if self.priority != "normal" else []
-        return [self.in_words(field) for field in fields if self.why(field) is None]
-
-    def in_words(self, field: str) -> str:
-        """A field with its value for people: `lr 0.001`, `3 seeds`, `3 epochs`, `digits`; a long list is counted."""
-        name = field.removeprefix("axes.")
-        if name in self.axes:
-            return _axis_words(name, self.axes[name], self.why(field) is not None)
-        value = getattr(self, name, None)
-        if name in ("models", "datasets", "dataset"):
-            return ", ".join(few(self.models if name == "models" else self.datasets)) or name
-        if name in _COUNTED and isinstance(value, int):
-            one, tail = _COUNTED[name]
-            return f"{value} {one}{'' if value == 1 else 's'}{tail}"
-        if name == "priority":
-            return f"{value} priority"
-        if name in _CHOICES and isinstance(value, str):
-            return _CHOICES[name].get(value, value)
-        if isinstance(value, Budget):
-            limits = [(value.gpu_hours, "GPU-h"), (value.wall_hours, "h")]
-            return f"at most {', '.join(f'{number(v)} {unit}' for v, unit in limits if v is not None)}"
-        label = name.replace("_", " ")
-        return f"{label} {number(value)}" if isinstance(value, bool | int | float | str) else label
-
-    def assumptions_in_words(self) -> list[str]:
-        """What was assumed and why, the values of one reason together: `lr 0.001, 3 epochs (default)`."""
-        by_reason: dict[str, list[str]] = {}
-        for assumed in self.assumed:
-            by_reason.setdefault(assumed.reason, []).append(self.in_words(assumed.field))
-        return [f"{', '.join(values)} ({reason})" for reason, values in by_reason.items()]
-
     def why(self, field: str) -> str | None:
         """The reason for which `field` was assumed; None when the message stated it."""
         return next((a.reason for a in self.assumed if a.field == field), None)
 
 
-_COUNTED = {
-    "epochs": ("epoch", ""),
-    "max_steps": ("step", ""),
-    "trials": ("trial", ""),
-    "gpus_per_run": ("card", " a run"),
-}
-_CHOICES = {
-    "search": {"random": "random search", "bayesian": "Bayesian search (TPE)"},
-    "prune": {"median": "runs below the median are stopped early", "halving": "successive halving"},
-}
 FEW = 8
 """Values of a list that people are shown; the others are counted."""
 
@@ -264,15 +194,6 @@ def few(values: Sequence[Any]) -> list[str]:
     """The first values as people write them, and how many more there are."""
     more = len(values) - FEW
     return [*(number(v) for v in values[:FEW]), *([f"and {more} more"] if more > 0 else [])]
-
-
-def _axis_words(name: str, axis: Axis, assumed: bool) -> str:
-    label = name.replace("_", " ")
-    if isinstance(axis, Range):
-        return f"{label} {number(axis.low)} to {number(axis.high)} ({axis.scale})"
-    if name == "seed" and axis == tuple(range(len(axis))) and (assumed or len(axis) > 1):
-        return f"{len(axis)} seed{'' if len(axis) == 1 else 's'}"
-    return f"{label} {', '.join(few(axis))}"
 
 
 def number(value: Any) -> str:

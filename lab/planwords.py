@@ -32,58 +32,101 @@ PARTS = (
     (" is usually started with", " 常用"),
     ("around ", "围绕 "),
 )
-UNITS = {"seed": "个种子", "lr": "个学习率", "batch_size": "个 batch 大小", "optimizer": "个优化器"}
-COUNTED = {"epochs": "{n} 轮", "max_steps": "{n} 步", "gpus_per_run": "每个 run {n} 张卡", "trials": "{n} 次采样"}
+FACTORS = {
+    "models": ("models", "个模型"),
+    "datasets": ("data sets", "个数据集"),
+    "trials": ("trials", "次采样"),
+    "seed": ("seeds", "个种子"),
+    "lr": ("learning rates", "个学习率"),
+    "batch_size": ("batch sizes", "个 batch 大小"),
+    "optimizer": ("optimizers", "个优化器"),
+}
+"""What multiplies to the number of runs; other axes are counted in values."""
 PRIORITIES = {"low": "低优先级", "normal": "普通优先级", "high": "高优先级"}
 PRUNES = {"median": ("median pruner", "中位数剪枝"), "halving": ("successive halving", "逐次减半")}
 SEARCHES = {"random": ("random search", "随机搜索"), "bayesian": ("Bayesian search", "贝叶斯搜索"), "grid": ("", "")}
+CHOICES = {
+    "search": {**SEARCHES, "bayesian": ("Bayesian search (TPE)", "贝叶斯搜索")},
+    "prune": {**PRUNES, "median": ("runs below the median are stopped early", "中位数剪枝")},
+}
+"""Fields with a word for each value."""
+WORDS = Phrasebook(
+    {
+        "title": ("{names} on {datasets}", "{names}，数据集 {datasets}"),
+        "against": (" against ", " 对比 "),
+        "n_models": ("{n} models", "{n} 个模型"),
+        "comma": (", ", "、"),
+        "runs": ("{n} run{s}", "{n} 个 run"),
+        "seeds": ("{n} seed{s}", "{n} 个种子"),
+        "reason": ("{values} ({reason})", "{values}（{reason}）"),
+        "dataset": ("{names}", "数据集 {names}"),
+        "epochs": ("{n} epoch{s}", "{n} 轮"),
+        "max_steps": ("{n} step{s}", "{n} 步"),
+        "gpus_per_run": ("{n} card{s} a run", "每个 run {n} 张卡"),
+        "trials": ("{n} trial{s}", "{n} 次采样"),
+        "metric": ("metric {value}", "指标 {value}"),
+        "deadline": ("deadline {value}", "期限 {value}"),
+        "at_most": ("at most {limits}", "最多 {limits}"),
+        "gpu_hours": ("{n} GPU-h", "{n} GPU 小时"),
+        "wall_hours": ("{n} h", "{n} 小时"),
+    }
+)
+COUNTED = ("epochs", "max_steps", "gpus_per_run", "trials")
+NAMED = ("metric", "deadline")
 
 
-def title(plan: Plan, chinese: bool) -> str:
+def title(plan: Plan, chinese: bool = False) -> str:
     """The plan in a few words: `resnet50 against efficientnet_b0 on digits`."""
-    if not chinese:
-        return plan.title()
-    names = " 对比 ".join(plan.models) or plan.template
+    names = WORDS.say("against", chinese).join(plan.models) or plan.template
     if len(plan.models) > 3:
-        names = f"{len(plan.models)} 个模型"
-    return f"{names}，数据集 {'、'.join(plan.datasets)}" if plan.datasets else names
+        names = WORDS.say("n_models", chinese, n=len(plan.models))
+    datasets = WORDS.say("comma", chinese).join(plan.datasets)
+    return WORDS.say("title", chinese, names=names, datasets=datasets) if datasets else names
 
 
-def arithmetic(plan: Plan, chinese: bool) -> str:
-    """How the number of runs comes about: `6 个 run = 2 个模型 x 3 个种子`."""
-    if not chinese:
-        return plan.arithmetic()
-    parts = [(len(plan.models), "个模型"), (len(plan.datasets), "个数据集")]
+def arithmetic(plan: Plan, chinese: bool = False) -> str:
+    """How the number of runs comes about: `6 runs = 2 models x 3 seeds`."""
     draws = plan.search != "grid"
-    parts += [(plan.trials or 0, "次采样")] if draws else []
-    for name, axis in plan.axes.items():
-        if not draws or name == "seed":
-            size = (axis.num or 0) if isinstance(axis, Range) else len(axis)
-            parts.append((size, UNITS.get(name, f"个 {name}")))
-    factors = " x ".join(f"{n} {what}" for n, what in parts if n > 1)
-    return f"{plan.n_runs} 个 run = {factors}" if factors else f"{plan.n_runs} 个 run"
+    sizes = [("models", len(plan.models)), ("datasets", len(plan.datasets))]
+    sizes += [("trials", plan.trials or 0)] if draws else []
+    sizes += [(name, _size(axis)) for name, axis in plan.axes.items() if not draws or name == "seed"]
+    factors = " x ".join(f"{n} {_factor(name, chinese)}" for name, n in sizes if n > 1)
+    runs = _counted("runs", plan.n_runs, chinese)
+    return f"{runs} = {factors}" if factors else runs
 
 
-def stated(plan: Plan, chinese: bool) -> list[str]:
-    """What the message itself gave, for people."""
-    if not chinese:
-        return plan.stated()
+def _size(axis: Axis) -> int:
+    return (axis.num or 0) if isinstance(axis, Range) else len(axis)
+
+
+def _factor(name: str, chinese: bool) -> str:
+    return FACTORS.get(name, (f"values of {name}", f"个 {name}"))[chinese]
+
+
+def _counted(key: str, n: int, chinese: bool) -> str:
+    return WORDS.say(key, chinese, n=n, s="" if n == 1 else "s")
+
+
+def stated(plan: Plan, chinese: bool = False) -> list[str]:
+    """What the message itself gave, for people, models and data sets left out: `lr 0.1, 0.01`, `20 epochs`."""
     fields = [f"axes.{name}" for name in plan.axes]
     fields += ["search"] if plan.search != "grid" else []
-    fields += [n for n in ("prune", "epochs", "max_steps", "metric", "budget", "deadline") if getattr(plan, n, None)]
+    fields += [n for n in ("prune", "epochs", "max_steps", "metric", "budget", "deadline") if getattr(plan, n)]
     fields += ["gpus_per_run"] if plan.gpus_per_run > 1 else []
     fields += ["priority"] if plan.priority != "normal" else []
     return [in_words(plan, field, chinese) for field in fields if plan.why(field) is None]
 
 
-def assumptions(plan: Plan, chinese: bool) -> list[str]:
-    """What was assumed and why, the values of one reason together: `lr 0.001、3 轮（默认）`."""
-    if not chinese:
-        return plan.assumptions_in_words()
+def assumptions(plan: Plan, chinese: bool = False) -> list[str]:
+    """What was assumed and why, the values of one reason together: `lr 0.001, 3 epochs (default)`."""
     by_reason: dict[str, list[str]] = {}
     for assumed in plan.assumed:
         by_reason.setdefault(assumed.reason, []).append(in_words(plan, assumed.field, chinese))
-    return [f"{'、'.join(words)}（{reason_words(reason)}）" for reason, words in by_reason.items()]
+    comma = WORDS.say("comma", chinese)
+    return [
+        WORDS.say("reason", chinese, values=comma.join(values), reason=reason_words(reason) if chinese else reason)
+        for reason, values in by_reason.items()
+    ]
 
 
 def reason_words(reason: str) -> str:
@@ -96,32 +139,44 @@ def reason_words(reason: str) -> str:
     return reason
 
 
-def in_words(plan: Plan, field: str, chinese: bool) -> str:
-    """A field with its value for people: `3 个种子`, `3 轮`; names of axes stay as they are."""
-    if not chinese:
-        return plan.in_words(field)
-    value: Any = getattr(plan, field, None)
-    if field in COUNTED and isinstance(value, int):
-        return COUNTED[field].format(n=value)
-    if field in ("dataset", "datasets"):
-        return f"数据集 {'、'.join(few(plan.datasets))}"
-    if field == "priority":
-        return PRIORITIES[plan.priority]
-    if field == "search":
-        return SEARCHES[plan.search][1]
-    if field == "prune" and plan.prune:
-        return PRUNES[plan.prune][1]
-    if field == "metric":
-        return f"指标 {value}"
-    if field == "deadline":
-        return f"期限 {value}"
+def in_words(plan: Plan, field: str, chinese: bool = False) -> str:
+    """A field with its value for people: `lr 0.001`, `3 seeds`, `3 epochs`; a long list is counted.
+
+    Names of axes stay as they are, in Chinese too.
+    """
+    name = field.removeprefix("axes.")
+    if name in plan.axes:
+        return _axis_words(name, plan.axes[name], plan.why(field) is not None, chinese)
+    value: Any = getattr(plan, name, None)
+    if name in ("models", "dataset", "datasets"):
+        return _names(plan, name, chinese)
+    if name in COUNTED and isinstance(value, int):
+        return _counted(name, value, chinese)
+    if name == "priority":
+        return PRIORITIES[plan.priority] if chinese else f"{value} priority"
+    if name in CHOICES and isinstance(value, str):
+        return CHOICES[name].get(value, (value, value))[chinese]
+    if name in NAMED and isinstance(value, str):
+        return WORDS.say(name, chinese, value=value)
     if isinstance(value, Budget):
-        limits = [(value.gpu_hours, "GPU 小时"), (value.wall_hours, "小时")]
-        return f"最多 {'、'.join(f'{number(v)} {unit}' for v, unit in limits if v is not None)}"
-    seeds = plan.axes.get("seed")
-    if field == "axes.seed" and isinstance(seeds, tuple) and seeds == tuple(range(len(seeds))):
-        return f"{len(seeds)} 个种子"
-    return plan.in_words(field)
+        limits = [WORDS.say(k, chinese, n=number(v)) for k, v in value.model_dump().items() if v is not None]
+        return WORDS.say("at_most", chinese, limits=WORDS.say("comma", chinese).join(limits))
+    label = name.replace("_", " ")
+    return f"{label} {number(value)}" if isinstance(value, bool | int | float | str) else label
+
+
+def _names(plan: Plan, field: str, chinese: bool) -> str:
+    names = WORDS.say("comma", chinese).join(few(plan.models if field == "models" else plan.datasets))
+    return WORDS.say("dataset", chinese, names=names) if names and field != "models" else names or field
+
+
+def _axis_words(name: str, axis: Axis, assumed: bool, chinese: bool) -> str:
+    label = name.replace("_", " ")
+    if isinstance(axis, Range):
+        return f"{label} {number(axis.low)} to {number(axis.high)} ({axis.scale})"
+    if name == "seed" and axis == tuple(range(len(axis))) and (assumed or len(axis) > 1):
+        return _counted("seeds", len(axis), chinese)
+    return f"{label} {', '.join(few(axis))}"
 
 
 SPOKEN: dict[str, str] = {

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from lab import store
+from lab import planwords, store
 from lab.archive import NotHereError
 from lab.estimate import expected
 from lab.forecast import Forecast, forecasts
@@ -34,7 +34,7 @@ def experiments_table(
         ended = counts[experiment.id]
         runs = ", ".join(f"{n} {state}" for state, n in sorted(ended.items())) or f"{experiment.n_runs}"
         when = datetime.fromtimestamp(experiment.created_at).strftime("%m-%d %H:%M")
-        title, end = escape(experiment.plan.title()), _end(forecasts.get(experiment.id))
+        title, end = escape(planwords.title(experiment.plan)), _end(forecasts.get(experiment.id))
         grid.add_row(experiment.id, title, experiment.state.value, runs, escape(experiment.owner), when, end)
     return grid
 

@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from lab import estimate as estimates
-from lab import events, freecards, reuse, store
+from lab import events, freecards, planwords, reuse, store
 from lab.cardtable import table
 from lab.errors import OvernightError
 from lab.estimate import duration, expected, place_words
@@ -169,16 +169,16 @@ def plan_card(experiment: Experiment) -> Group:
     """What would run, how long it takes, and what was assumed."""
     plan = experiment.plan
     lines = [
-        Text.assemble((f"{experiment.id}: ", "bold"), plan.title()),
-        Text(f"  {plan.arithmetic()}, {estimates.words(experiment.estimate)}"),
+        Text.assemble((f"{experiment.id}: ", "bold"), planwords.title(plan)),
+        Text(f"  {planwords.arithmetic(plan)}, {estimates.words(experiment.estimate)}"),
     ]
     reused = reuse.words(experiment.reused, experiment.n_runs, chinese=False)
     lines += [Text(f"  {reused}")] if reused else []
-    said = "; ".join(plan.stated())
+    said = "; ".join(planwords.stated(plan))
     if said:
         lines.append(Text(f"  as you said: {said}"))
     if plan.assumed:
-        lines.append(Text(f"  assumed: {'; '.join(plan.assumptions_in_words())}"))
+        lines.append(Text(f"  assumed: {'; '.join(planwords.assumptions(plan))}"))
     remarks = experiment.estimate.remarks if experiment.estimate else ()
     lines += [Text(f"  note: {stamped(note, clock)}", style="yellow") for note in (*remarks, *plan.notes)]
     return Group(*lines)

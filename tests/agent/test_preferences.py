@@ -12,7 +12,7 @@ from agent.desk import Desk
 from agent.preferences import USES, USUAL, WINDOW, Wish, read_wish, usual
 from agent.reader import PreviousPlan
 from agent.understand import Defaults, understand
-from lab import habits, hosts
+from lab import habits, hosts, planwords
 from lab.card import DataSet, Host
 from lab.ledger import Ledger
 from lab.plan import Plan
@@ -61,7 +61,7 @@ def test_what_a_message_does_not_say_is_as_usual() -> None:
     assert plan.axes == {"seed": (0, 1, 2, 3, 4), "batch_size": (256,), "lr": (0.03,), "optimizer": ("sgd",)}
     assert (plan.epochs, plan.metric) == (12, "val_acc")
     assert {a.field for a in plan.assumed if a.reason == USUAL} == set(DEFAULTS.usual)
-    assert any("cifar10" in words and words.endswith("(your usual)") for words in plan.assumptions_in_words())
+    assert any("cifar10" in words and words.endswith("(your usual)") for words in planwords.assumptions(plan))
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ import re
 import pytest
 
 from agent.understand import understand
+from lab import planwords
 
 
 def test_every_assumed_value_is_in_the_reply() -> None:
@@ -15,7 +16,7 @@ def test_every_assumed_value_is_in_the_reply() -> None:
 
     assert "lr 0.001, batch size 64, 3 epochs (default)" in understood.reply
     assert understood.plan is not None
-    for words in understood.plan.assumptions_in_words():
+    for words in planwords.assumptions(understood.plan):
         assert words in understood.reply or "card a run" in words
 
 
@@ -95,3 +96,10 @@ def test_a_grid_over_the_limit_shows_its_factors() -> None:
     question = understand("resnet18 on svhn, 40 values of lr from 1e-4 to 1e-1, batch size 1 to 512").question or ""
 
     assert "400 runs (40 lr x 10 batch_size)" in question
+
+
+def test_a_plan_that_is_too_large_is_counted_in_the_language_of_the_question() -> None:
+    """A Chinese question with an English sum in it is half an answer."""
+    question = understand("在 digits 上给 resnet18 找最好的学习率，60 个种子").question or ""
+
+    assert "240 个 run = 60 个种子 x 4 个学习率" in question

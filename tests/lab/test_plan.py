@@ -86,11 +86,10 @@ def test_a_grid_draws_nothing() -> None:
     assert plan.trial_of(1) is None
 
 
-def test_it_says_how_the_number_of_runs_comes_about() -> None:
-    """People check the arithmetic before they press Run."""
+def test_it_knows_why_a_value_was_assumed() -> None:
+    """A value without a reason is one that the person stated."""
     plan = Plan(models=("a", "b"), axes={"seed": (0, 1, 2)}, assumed=(Assumed(field="axes.seed", reason="3 seeds"),))
 
-    assert plan.arithmetic() == "6 runs = 2 models x 3 seeds"
     assert plan.why("axes.seed") == "3 seeds"
     assert plan.why("epochs") is None
 
