@@ -102,6 +102,9 @@ class Dispatcher:
         self.searches = Searches(self.ledger)
         self.forecasts = Forecasts(client)
         self.leads = False
+        able = {name for name, template in TEMPLATES.items() if template.checkpoints}
+        self._checkpoints = frozenset(able if settings.run.preempt else ())
+        """Templates whose runs can be lent a look and make room."""
         self._releases = Releases()
         self._recover_at = 0.0
         self._full: frozenset[str] = frozenset()
@@ -202,7 +205,7 @@ class Dispatcher:
         return [_only(offer, set() if offer.host in self._full else cards[offer.host], leaving) for offer in offers]
 
     def _can_checkpoint(self, run: Run) -> bool:
-        return self.settings.run.preempt and run.template in TEMPLATES and TEMPLATES[run.template].checkpoints
+        return run.template in self._checkpoints
 
     def _movable(self, holding: Sequence[Run], sound: Sequence[Card]) -> dict[str, Run]:
         """The runs that could make room, by id: their cards could then be given to another."""
