@@ -11,7 +11,8 @@ from lab.errors import FenceError, MoveRefused
 from lab.leases import Leases
 from lab.ledger import Ledger
 from lab.plan import Plan
-from lab.run import Answer, Room, Run, RunResult, RunState, Usage
+from lab.run import Answer, ExperimentState, Room, Run, RunResult, RunState, Usage
+from lab.wishes import CHUNK
 
 ALICE = "U0ALICE"
 ROOM = Room(for_run="exp-9/1", reason="higher priority", ends_look=False, asked_at=1000.0)
@@ -153,3 +154,29 @@ def test_a_run_that_finished_before_it_could_stop_is_finished(ledger: Ledger, ru
     with pytest.raises(MoveRefused, match="finished"):
         ledger.made_room(run.id, run.fence)
     assert ledger.run(run.id).state is RunState.FINISHED
+
+
+def test_all_that_waits_is_cancelled_at_once_and_what_moved_meanwhile_as_it_is_now(ledger: Ledger) -> None:
+    """A run got a card and another one ended between the look and the cancellation: neither may stop the rest."""
+    request = ledger.submit("x", ALICE, "slack:T:C:1")
+    assert request
+    plan = Plan(models=("m",), template="probe", axes={"seed": tuple(range(CHUNK + 5))})
+    proposed = ledger.propose(request.id, plan, None, Answer(kind="plan"))
+    assert proposed
+    ledger.approve(proposed.id, ALICE)
+    ended = started(ledger, f"{proposed.id}/1")
+    ledger.wish(f"{proposed.id}/4", "pause", ALICE)
+    seen = ledger.runs(proposed.id)
+    ledger.finish(ended.id, ended.fence, RunResult())
+    bound = ledger.bind(f"{proposed.id}/3", ("G1",), "a", 1)
+
+    ledger.cancel_runs(seen, ALICE)
+    before = ledger.experiment(proposed.id).state
+    ledger.give_back(bound.id, bound.fence, "no worker took it")
+    states = [run.state for run in ledger.runs(proposed.id)]
+
+    assert before is ExperimentState.RUNNING
+    assert states == [RunState.FINISHED, *[RunState.CANCELLED] * (CHUNK + 4)]
+    assert ledger.counts(proposed.id) == {"finished": 1, "cancelled": CHUNK + 4}
+    assert ledger.experiment(proposed.id).state is ExperimentState.FINISHED
+    assert [e.id for e in ledger.reports_due()] == [proposed.id]
