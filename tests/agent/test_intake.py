@@ -334,7 +334,10 @@ def test_a_follow_up_is_estimated_by_its_new_runs(here: Callable[..., Desk], led
     assert len(ledger.runs_in(RunState.QUEUED)) == 4
 
 
-@pytest.mark.parametrize("asked", ["run all again", "全部重跑", "run it again", "再跑一次", "reproduce that", "复现一下"])
+REPETITIONS = ("run all again", "全部重跑", "run it again", "再跑一次", "reproduce that", "复现一下")
+
+
+@pytest.mark.parametrize("asked", REPETITIONS)
 def test_whoever_asks_for_a_repetition_gets_one(here: Callable[..., Desk], ledger: Ledger, asked: str) -> None:
     """The old numbers are there; he wants to know whether they come out again."""
     here()
