@@ -60,7 +60,7 @@ def _bounded(keys: str) -> str:
 
 AXES: tuple[Axis, ...] = (
     Axis("lr", r"(?:peak |max |base |initial |start(?:ing)? )?(?:learning[ _-]?rates?|lrs?|step size)(?!\s*(?:schedul|decay|warm|strateg|polic))|lernraten?|tasas? de aprendizaje|taux d'apprentissage|(?:峰值|初始|基础|最大)?学习率(?!策略|调度|衰减|预热)|学習率|학습률", scale="log", high=100, open_low=True),
-    Axis("grad_accum_steps", r"grad(?:ient)?[ _-]?accum(?:ulation)?(?:[ _-]?steps)?|gas?(?=\s*[=:]?\s*\d)|accum(?:ulation)?[ _-]?steps|梯度累[积计加](?:步数)?", "int", "log2", 1, 100_000),
+    Axis("grad_accum_steps", r"grad(?:ient)?[ _-]?acc(?:um(?:ulation)?)?(?:[ _-]?steps)?|gas?(?=\s*[=:]?\s*\d)|accum(?:ulation)?[ _-]?steps|梯度累[积计加](?:步数)?", "int", "log2", 1, 100_000),
     Axis("warmup_epochs", r"warm[ _-]?up[ _-]?epochs?|预热轮数", "int", "linear", 0, 10_000),
     Axis("warmup_ratio", r"warm[ _-]?up[ _-]?ratios?|预热比例", "float", "linear", 0, 1),
     Axis("warmup_steps", r"warm[ _-]?up(?:[ _-]?(?:steps|iters|iterations))?|预热(?:步数)?", "int", "linear", 0, 10_000_000),
@@ -68,7 +68,7 @@ AXES: tuple[Axis, ...] = (
     Axis("weight_decay", r"weight[ _-]?decays?|wds?|l2(?: reg(?:ularization)?)?|权重衰减", scale="log", high=100),
     Axis("drop_path", r"drop[ _-]?path(?:[ _-]?rates?)?|stochastic depth", high=0.999),
     Axis("dropout", r"drop[ _-]?outs?(?:[ _-]?(?:rates?|p|prob(?:ability)?))?|drop[ _-]?rates?|丢弃率|随机失活率?", high=0.999),
-    Axis("label_smoothing", r"label[ _-]?smooth(?:ing)?|标签平滑", high=0.999),
+    Axis("label_smoothing", r"label[ _-]?smooth(?:ing)?|ls(?=\s*[=:]?\s*0?\.\d)|标签平滑", high=0.999),
     Axis("momentum", r"momentums?|动量", high=0.99999),
     Axis("beta1", r"beta[ _]?1|β1", high=0.99999),
     Axis("beta2", r"beta[ _]?2|β2", high=0.99999999),
@@ -84,12 +84,17 @@ AXES: tuple[Axis, ...] = (
     Axis("hidden_size", r"hidden(?:[ _-]?(?:size|dim|units)s?|(?=\s*[=:]?\s*\d))|d_?model|隐藏(?:层)?(?:维度|大小|单元)?|embed(?:ding)?[ _-]?dim", "int", "log2", 1, 1_000_000),
     Axis("width_mult", r"width(?:[ _-]?mult(?:iplier)?)?s?|宽度(?:系数|倍数)?", open_low=True),
     Axis("depth", r"depths?|深度", "int", "linear", 1, 10_000),
-    Axis("patch_size", r"patch[ _-]?sizes?", "int", "log2", 1, 1024),
+    Axis("patch_size", r"patch(?:[ _-]?sizes?|(?:es)?(?=\s*[=:]?\s*\d))", "int", "log2", 1, 1024),
     Axis("max_length", r"max[ _-]?(?:seq[ _-]?)?len(?:gth)?|seq(?:uence)?[ _-]?len(?:gth)?s?|(?:context|ctx)(?:[ _-]?(?:len(?:gth)?|size|window))?|block[ _-]?size|序列长度|最大长度|上下文长度", "int", "log2", 1, 100_000_000),
     Axis("early_stopping_patience", r"(?:early[ _-]?stop(?:ping)?[ _-]?)?patience|早停(?:轮数|耐心)?|early[ _-]?stop(?:ping)?(?: after)?", "int", "linear", 0, 100_000),
     Axis("fold", r"folds?|折", "int", "linear", 0, 1000),
     Axis("num_workers", r"num[ _-]?workers|dataloader workers", "int", "linear", 0, 1024),
     Axis("data_fraction", r"(?:data|train(?:ing)?)[ _-]?(?:fractions?|ratios?|percent)|数据(?:比例|量)", open_low=True, high=1),
+    Axis("kernel_size", r"kernel[ _-]?sizes?|卷积核(?:大小|尺寸)?", "int", "linear", 1, 1024),
+    Axis("beam_size", r"beams?(?:[ _-]?(?:size|width))?|束宽", "int", "linear", 1, 10_000),
+    Axis("n_frames", r"(?:n|num(?:ber of)?)?[ _-]?frames|帧数", "int", "log2", 1, 100_000),
+    Axis("margin", r"margins?|间隔(?=\s*[=:为]?\s*\d)", open_low=True),
+    Axis("beta", r"betas?|β(?!\d)", high=1e6),
     Axis("mask_ratio", r"mask(?:ing)?[ _-]?(?:ratios?|rates?|prob(?:ability)?)|掩码(?:率|比例)", open_low=True, high=0.999),
     Axis("lora_dropout", r"lora[ _-]?drop[ _-]?out", high=0.999),
     Axis("layer_decay", r"layer[ _-]?(?:wise)?[ _-]?(?:lr[ _-]?)?decay|llrd|逐层衰减", open_low=True, high=1),
@@ -109,7 +114,7 @@ PLURAL = {"lr": "learning rates", "batch_size": "batch sizes", "weight_decay": "
 GLUE = (
     r"(?:\s|[=:(\[{\"']|\b(?:sizes?|values?|rates?|of|in|at|to|from|is|are|be|as|set|use|using|try|trying|test|over|range|ranging|"
     r"either|both|equal|equals|only|say|just|log(?:[- ]?(?:uniform|scale|spaced))?|uniform(?:ly)?|linear(?:ly)?|should|must|sweep|sweeping|grid|search|scan|instead|back)\b|∈|→|"
-    r"对数|等比|均匀|线性|为|是|用|取|固定|统一|(?:调|降|升|提|减|增|加)[低高小大少加升]?(?:到|至|成)|设置?|分别|试|测试|从|改成|改为|改到|换成|换到|调成|调到|调为|调整为|降到|降为|升到|提到|变成|变为|成|到|各|选|有|值|改|换|调|范围|区间|搜索|扫描|扫|搜|网格|依次|的|を|は|が|に|를|을|는|은|로){0,8}"
+    r"对数|等比|均匀|线性|为|是|用|取|固定|统一|(?:调|降|升|提|减|增|加)[低高小大少加升]?(?:到|至|成)|设置?|分别|试|测试|从|改成|改为|改到|换成|换到|调成|调到|调为|调整为|降到|降为|升到|提到|变成|变为|成|到|各|选|有|值|改|换|调|范围|区间|搜索|扫描|扫|搜|网格|依次|的|だけを?|のみ|を|は|が|に|를|을|는|은|로){0,8}"
 )
 FORWARD = {a.name: re.compile(rf"{_bounded(a.keys)}{GLUE}{VALUES}(?P<px>\s*(?:px|像素|x\s*\d+))?", FLAGS) for a in AXES}
 UNIT = r"(?!\s*(?:px)?\s*(?:epochs?|steps?|iters?|seeds?|gpus?|cards?|runs?|hours?|hrs?|h\b|min|轮|步|个|张|卡|次|小时|分钟))"
@@ -184,7 +189,7 @@ WITH_UNIT = {
         FLAGS,
     ),
     "data_fraction": re.compile(
-        r"(?P<list2>\b)(?P<list>\d+(?:\.\d+)?\s?%(?:\s*(?:,|/|and|or|vs\.?|和|与)+\s*(?:and\s*)?\d+(?:\.\d+)?\s?%)*)\s*(?:of\s+(?:the\s+)?|的)?\s*(?:train(?:ing)?\s+|训练)?(?:data|samples|set|数据|样本)",
+        r"(?P<list2>\b)(?P<list>\d+(?:\.\d+)?\s?%(?:\s*(?:,|/|and|or|vs\.?|和|与)+\s*(?:and\s*)?\d+(?:\.\d+)?\s?%)*)\s*(?:(?:of\s+(?:the\s+)?|的)?\s*(?:train(?:ing)?\s+|训练)?(?:data|samples|set|数据|样本)|of\s+(?:the\s+)?(?=\x00))",
         FLAGS,
     ),
 }

@@ -109,7 +109,7 @@ TURN = {
              rf"{{t}}{STRENGTH}\s*(?:vs\.?|versus|and|/|和|与|对比)\s*(?:{OFF}\s*(?:{{t}}|it)?|none|scratch|from scratch|(?:random|scratch) init\w*|从头(?:训练|开始)?|不用|不加|full(?: fine-?tun\w+)?|全量微调|unfrozen|unfreez(?:e|ing)|解冻|不冻结?)(?![A-Za-z])",
              rf"{OFF}\s*{{t}}\s*(?:vs\.?|versus|and|/|和|与|对比)\s*(?:{ON})?\s*{{t}}{STRENGTH}",
              r"{t}[^.;]{0,40}?\b(?:vs\.?|versus|对比)\s*(?:training\s+)?(?:from\s+)?scratch\b",
-             r"\b(?:whether(?: or not)?|if|does|do)\s+(?:the |using )?{t}\s+(?:helps?|matters?|works?|hurts?|improves?|makes)\b", r"{t}\s*(?:有没有用|有用吗|是否有[用效])",
+             r"\b(?:whether(?: or not)?|if|does|do)\s+(?:the |using )?{t}(?:\s*(?:of|=)?\s*(?P<strength>0?\.\d+))?\s+(?:helps?|matters?|works?|hurts?|improves?|makes)\b", r"{t}\s*(?:有没有用|有用吗|是否有[用效])",
              r"(?:from scratch|scratch|从头(?:训练|开始)?)\s*(?:vs\.?|versus|and|or|/|和|与|还是|对比)\s*{t}"],
     "off": [rf"{OFF}\s*(?:the |any )?{{t}}", r"{t}\s*(?:=\s*(?:off|false|no|0(?![.\d]))|off\b|aus\b|关)"],
     "on": [rf"{ON}\s*(?:the |a )?{{t}}{STRENGTH}", r"{t}\s*(?:=\s*(?:on|true|yes)|on\b)"],

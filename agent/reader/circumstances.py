@@ -15,7 +15,7 @@ def _rx(pattern: str) -> re.Pattern[str]:
     return re.compile(pattern, FLAGS)
 
 
-DAY = r"(?:today|tonight|tomorrow|this evening|mon(?:day)?|tue(?:s(?:day)?)?|wed(?:nesday)?|thu(?:rs(?:day)?)?|fri(?:day)?|sat(?:urday)?|sun(?:day)?|(?:next|this) (?:week|month|monday|tuesday|wednesday|thursday|friday|weekend)|eod|eow|end of (?:the )?(?:day|week)|the weekend|midnight|noon|morning|heute|morgen|demain|mañana)"
+DAY = r"(?:today|tonight|tomorrow|this evening|mon(?:day)?|tue(?:s(?:day)?)?|wed(?:nesday)?|thu(?:rs(?:day)?)?|fri(?:day)?|sat(?:urday)?|sun(?:day)?|(?:next|this) (?:week|month|monday|tuesday|wednesday|thursday|friday|weekend)|eod|eow|end of (?:the )?(?:day|week)|the weekend|midnight|noon|morning|heute|morgen|demain|mañana|montag|dienstag|mittwoch|donnerstag|freitag|samstag|sonntag|lundi|mardi|mercredi|jeudi|vendredi|samedi|dimanche|lunes|martes|mi[eé]rcoles|jueves|viernes|s[aá]bado|domingo)"
 CLOCK = r"(?:\d{1,2}(?::\d{2})?\s*(?:am|pm|uhr|h(?![a-z])|o'?clock)|\d{1,2}:\d{2}|\d{1,2}\s*(?:点半?|时)(?:\d{1,2}分)?|[一二三四五六七八九十两]+点半?)"
 ZH_DAY = r"(?:今天|今晚|明天|明早|明晚|后天|周[一二三四五六日天末]|下周[一二三四五六日天末]?|星期[一二三四五六日天]|月底|今夜|凌晨|早上|上午|中午|下午|晚上|下班)"
 WHEN = rf"(?:{DAY}(?:\s+(?:at\s+)?(?:morning|evening|noon|night|{CLOCK}))?|{CLOCK}(?:\s+(?:{DAY}))?)"
@@ -48,7 +48,7 @@ METRIC = {
     "top5": r"top-?5(?: acc(?:uracy)?)?", "val_loss": r"val(?:idation)?[ _]loss|验证(?:集)?损失", "train_loss": r"train(?:ing)?[ _]loss|训练损失",
     "throughput": r"throughput|img(?:s|ages)?/s|samples/s|吞吐(?:量|率)?", "latency": r"latency|inference (?:time|speed)|延迟|推理速度|推理时间",
     "memory": r"(?:peak |gpu )?memory (?:use|usage|footprint)|peak memory|显存占用|显存峰值", "training curve": r"(?:train(?:ing)?|learning|loss) curves?|训练曲线|学习曲线|loss曲线",
-    "accuracy": r"top-?1(?: acc(?:uracy)?)?|accuracy|acc|准确率|正确率|genauigkeit", "fid": r"fid(?: score)?", "psnr": r"psnr", "dice": r"dice score", "recall": r"recall(?:@\d+)?|召回率",
+    "accuracy": r"top-?1(?: acc(?:uracy)?)?|accuracy|(?<!grad )(?<!gradient )acc|准确率|正确率|genauigkeit", "fid": r"fid(?: score)?", "psnr": r"psnr", "dice": r"dice score", "recall": r"recall(?:@\d+)?|召回率",
 }  # fmt: skip
 METRIC_PATTERNS = {k: _rx(rf"(?<![A-Za-z_])(?:{v})(?![A-Za-z])") for k, v in METRIC.items()}
 METRIC_ASKED = _rx(
@@ -79,7 +79,7 @@ START = _rx(
     rf"(?:(?:start(?:ing)?|begin(?:ning)?|run(?: it| this)?|launch|kick(?: it)? off|schedule(?: it| this)?(?: for)?|queue(?: it)?(?: for)?|at|on|for)\s+(?:it\s+)?(?:at|on|for)?\s*(?P<at>{WHEN})|(?:(?:start|launch|begin|kick off|run)\w*\s+(?:it\s+)?|^)(?P<in>in (?:\d+|an?|two|three) hours?)|(?P<day>tomorrow(?: (?:morning|night|evening|at {CLOCK}))?|(?:on )?(?:the|this) weekend|tonight(?: at {CLOCK})?|overnight))"
 )  # fmt: skip
 ZH_START = _rx(
-    rf"(?P<at>{ZH_WHEN}(?:两天)?)\s*(?:之后|以后|后)?(?:开始|再|自动|帮我|定时|启动|的时候|,)?\s*(?:跑|训|训练|启动|开始|执行|重跑|运行|提交)|(?P<timer>定时|预约|(?:{CLOCK})\s*(?:开跑|启动))|(?P<later>\d+\s*(?:个)?小时(?:之?后|以后))"
+    rf"(?P<at>{ZH_WHEN}(?:两天)?)\s*(?:之后|以后|后)?(?:开始|再|自动|帮我|给我|定时|启动|的时候|,)*\s*(?:跑|训|训练|启动|开(?:始|跑|训|起|(?=\s*[A-Za-z\x00]))|执行|重跑|运行|提交)|(?P<timer>定时|预约|(?:{CLOCK})\s*(?:开跑|启动))|(?P<later>\d+\s*(?:个)?小时(?:之?后|以后))"
 )
 WINDOW = _rx(
     r"(?:on|over|during|at|this)?\s*(?:the )?weekend|周末(?:两天)?|at night|during the night|off[- ]peak|晚上|夜里|夜间"

@@ -76,6 +76,8 @@ TRIALS = (
 RUNS = _rx(
     rf"(?:so|that'?s|=|i\.e\.|totall?ing|makes|meaning|altogether|一共|总共|共|应该是?|也就是|就是)?\s*(?P<n>{COUNT})\s*(?:个|次|组)?\s*(?:runs?|jobs?|experiments?|实验|(?:次)?运行|任务)\s*(?:in )?(?:total|altogether|right)?"
 )
+GRID_OF = _rx(r"(?<![\w.])(?P<a>\d{1,3})\s*(?:x|\*|by)\s*(?P<b>\d{1,3})\s*(?:的)?(?:grid|sweep|网格|组合)")
+"""`3 x 3 grid`: the runs that it has to have."""
 GPU_HOURS = _rx(rf"(?P<n>{COUNT})\s*(?:个)?\s*(?:gpu|card|卡|显卡)[ -]?(?:hours?|hrs?|h(?![a-z])|时|小时)")
 GPU_DAYS = _rx(rf"(?P<n>{COUNT})\s*(?:个)?\s*gpu[ -]?days?")
 WALL = _rx(
@@ -132,6 +134,9 @@ def read(page: Page) -> Counts:
     told.gpus = _cards(page)
     told.trials = _first(page, TRIALS)
     runs = page.take(RUNS)
+    if grid := page.take(GRID_OF):
+        told.runs_told = int(grid["a"]) * int(grid["b"])
+        return told
     told.runs_told = int(count(runs["n"])) if runs and count(runs["n"]) > 1 else None
     return told
 

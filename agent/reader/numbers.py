@@ -120,7 +120,7 @@ HAN_VALUE = re.compile(
 
 
 GLUED = re.compile(
-    r"(?<![A-Za-z0-9_./\-])(lr|wd|bsz?|batch[ _-]?size|batch|drop[ _-]?out|seeds?|epochs?|warm[ _-]?up|momentum|rank|img|imgsz|学习率)(?=\.?\d)",
+    r"(?<![A-Za-z0-9_./\-])(lr|wd|bsz?|batch[ _-]?size|batch|drop[ _-]?out|seeds?|epochs?|warm[ _-]?up|momentum|rank|alpha|lora[ _-]?r|img|imgsz|学习率)(?=\.?\d)",
     FLAGS,
 )
 """`lr2e-5 bs128`"""

@@ -10,7 +10,7 @@ from agent.reader.page import CROSSED, Page
 RATE = r"(?:\d(?:\.\d+)?e-[1-7]|10\s?(?:\^|\*\*)\s?-[1-7])(?![\w.]|\s*(?:\.\.|[-–~]|to\b|到)\s*\d)"
 """One end of a range is no rate of its own."""
 ALONE = re.compile(
-    rf"(?:^|(?<=[,;({{\[:@{CROSSED}])|\b(?:x|at|with|and|use|try)\b)\s*[({{\[]?\s*(?P<list>{RATE}(?:{SEPARATOR}{RATE})*)",
+    rf"(?:^|(?<=[,;({{\[:@{CROSSED}])|\b(?:x|at|with|and|use|try|add|also|plus|include)\b)\s*[({{\[]?\s*(?P<list>{RATE}(?:{SEPARATOR}{RATE})*)",
     FLAGS,
 )
 

@@ -49,6 +49,8 @@ def read(raw: str, previous: PreviousPlan | None = None, most_runs: int = MAX_RU
     searched = draft.around.search in searches.DRAWS
     draft.tunes = tuning.wanted(draft.page, given, closely=False, searched=searched)
     draft.tunes_closely = tuning.wanted(draft.page, given, closely=True)
+    if draft.tunes == () and "seed" in draft.axes and tuning.OVER_SEEDS.search(text):
+        draft.tunes = None
     _best(draft, previous)
     intent, sure = intents.choose(text, _facts(draft, previous))
     if own_script(text) and (intent in intents.PLANNING or not sure):

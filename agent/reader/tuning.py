@@ -40,6 +40,13 @@ FOUND = re.compile(
 """`the best lr from that`: a value that was tried already is meant."""
 
 
+OVER_SEEDS = re.compile(
+    r"\b(?:sweep\w*|scan\w*|grid|search\w*|vary(?:ing)?)\s+(?:over\s+|the\s+|\d+\s+|several\s+|different\s+|random\s+)*seeds?\b|\bseeds? sweep|(?:扫|遍历|搜)[^,.;]{0,6}(?:种子|seed)",
+    FLAGS,
+)
+"""Seeds are what is swept; no other axis is asked for."""
+
+
 def found(page: Page) -> str | None:
     """The axis whose best value of the thread's experiment is meant; None when none is."""
     match = FOUND.search(page.text)
