@@ -53,11 +53,11 @@ def main() -> None:
     except KeyboardInterrupt:
         sys.exit(130)
     except Exception as error:
-        from lab.store import AWAY
+        from lab.store import AWAY, unwilling
 
         if not isinstance(error, AWAY):
             raise
-        typer.echo(f"overnight: Redis went away ({type(error).__name__}); `overnight doctor` looks for it", err=True)
+        typer.echo(f"overnight: {unwilling(error)}", err=True)
         sys.exit(1)
 
 
@@ -222,6 +222,7 @@ def understand(
 @app.command(rich_help_panel="Experiments", name="list")
 def list_experiments(as_json: Json = False) -> None:
     """The experiments, newest last."""
+    from lab.forecast import forecasts
     from lab.ledger import Ledger
     from terminal.tables import experiments_table
 
@@ -232,7 +233,8 @@ def list_experiments(as_json: Json = False) -> None:
     elif not experiments:
         typer.echo('no experiment yet; `overnight ask "compare resnet18 vs resnet34"` makes one')
     else:
-        _console().print(experiments_table(experiments, {e.id: ledger.counts(e.id) for e in experiments}))
+        counts = {e.id: ledger.counts(e.id) for e in experiments}
+        _console().print(experiments_table(experiments, counts, forecasts(ledger.client, counts)))
 
 
 @app.command(rich_help_panel="Experiments")
@@ -287,9 +289,6 @@ def priority(subject: Subject, level: Annotated[str, typer.Argument(help="low, n
     _order("priority", subject, level)
 
 
-# -- the lab -----------------------------------------------------------------------------------------------------
-
-
 @app.command(rich_help_panel="Experiments")
 def preferences(
     forget: Annotated[str | None, typer.Option(help="all, or one: dataset, seed, epochs, metric, lr, ...")] = None,
@@ -313,6 +312,9 @@ def preferences(
         _print_json({"person": whose, "plans": len(uses), "usual": usual(uses)})
     else:
         typer.echo(remembered(uses, None, chinese=False))
+
+
+# -- the lab -----------------------------------------------------------------------------------------------------
 
 
 @app.command(rich_help_panel="Lab")
@@ -346,9 +348,9 @@ def usage(
     """GPU-hours and energy of the runs that ended lately, and what the language model took."""
     from typing import cast
 
+    from lab import meter
     from lab.usage import ended_since
     from terminal.usage import By, model_json, model_lines, notes, shares, table, total
-    from lab import meter
 
     if by not in ("person", "experiment", "run"):
         _wrong_usage(f"--by is person, experiment or run, not {by!r}")
@@ -367,9 +369,9 @@ def usage(
     else:
         _console().print(table(found, everything, by_))
         typer.echo("\n".join(notes(everything, days)))
-
-
     typer.echo("\n".join(model_lines(model)))
+
+
 @app.command(rich_help_panel="Lab")
 def keeper(
     verb: Annotated[str, typer.Argument(help="status, release (its card trains) or hold (it is reserved again)")],

@@ -1,15 +1,18 @@
-"""`overnight show` reads an archived experiment like any other, and says where its runs are when they are not here."""
+"""`overnight list` and `overnight show`: what stands in Redis, what is archived, and what is not here."""
 
 from __future__ import annotations
 
 import time
 from io import StringIO
 
+import pytest
 from rich.console import Console
+from typer.testing import CliRunner
 
 from lab.archive import NAME
 from lab.ledger import Ledger
 from lab.settings import Settings
+from overnight import app
 from terminal.tables import show_experiment
 from tests.lab.test_archive import attempt
 from tests.workers.under_test import Lab
@@ -38,3 +41,20 @@ def test_an_archived_experiment_is_shown_like_any_other(settings: Settings, ledg
     assert after == before
     assert f"the runs of {experiment.id} are archived in" in without
     assert "stuck in all_reduce" not in without
+
+
+def test_experiments_are_listed_with_their_owner(
+    settings: Settings, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The command itself, from its settings to the table."""
+    assert settings.redis_url is not None
+    monkeypatch.setenv("OVERNIGHT_REDIS_URL", settings.redis_url.get_secret_value())
+    monkeypatch.setenv("COLUMNS", "120")
+    experiment = Lab(settings, ledger.client, ledger).approve()
+
+    done = CliRunner().invoke(app, ["list"])
+
+    assert done.exit_code == 0, done.exception
+    line = next(line for line in done.output.splitlines() if experiment.id in line)
+    assert experiment.owner in line
+    assert "approved" in line
