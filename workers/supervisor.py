@@ -183,7 +183,7 @@ class Supervisor:
 
     def _usable(self) -> dict[str, Card] | None:
         """The host's cards that may train; None while nothing is known, so that what runs goes on."""
-        ours = next((found for found in hosts.cards(self.client) if found.host == self.settings.host), None)
+        ours = hosts.cards_of(self.client, self.settings.host)
         if ours is None:
             self._tell(f"no cards of host {self.settings.host} are published; `overnight keep` on this host does that")
             return None
