@@ -138,7 +138,9 @@ def _of_work(numbers: Census, now: float) -> Iterator[Metric]:
     for labels, count in sorted(tally.attempts.items()):
         attempts.add_metric(labels, count)
     yield attempts
-    yield CounterMetricFamily("overnight_gpu_seconds", "Seconds for which ended attempts held cards.", value=tally.gpu_s)
+    yield CounterMetricFamily(
+        "overnight_gpu_seconds", "Seconds for which ended attempts held cards.", value=tally.gpu_s
+    )
     yield from _of_model(tally.model)
     joules = "Energy of those ended runs for which it is known."
     yield CounterMetricFamily("overnight_energy_joules", joules, value=tally.energy_j)
