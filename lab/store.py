@@ -85,6 +85,8 @@ def check(client: Client, settings: Settings) -> None:
         client.ping()
     except redis.exceptions.AuthenticationError:
         raise StoreAwayError("Redis refuses the password in redis_url (redis://:PASSWORD@HOST:6379/0)") from None
+    except WritesRefused as error:
+        raise StoreAwayError(unwilling(error)) from None
     except AWAY as error:
         if settings.redis_url is None:
             raise StoreAwayError(
@@ -92,6 +94,18 @@ def check(client: Client, settings: Settings) -> None:
                 " `overnight up` or set redis_url"
             ) from None
         raise StoreAwayError(f"Redis at redis_url does not answer ({type(error).__name__}); is it running?") from None
+
+
+def unwilling(error: Exception) -> str:
+    """One of AWAY in a sentence: Redis cannot be reached, or answers and takes no writes; and what to do."""
+    match error:
+        case WritesRefused():
+            return f"Redis takes no writes, all waits until there is room on its disk: {error}"
+        case redis.exceptions.OutOfMemoryError():
+            return f"Redis takes no writes, all waits until its maxmemory is raised: {error}"
+        case redis.exceptions.ReadOnlyError():
+            return f"Redis takes no writes, redis_url names a replica: {error}"
+    return f"Redis went away ({type(error).__name__}); `overnight doctor` looks for it"
 
 
 def server_binary() -> str:

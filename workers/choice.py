@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass
 
 from lab.card import Card
@@ -101,16 +101,23 @@ def fits(run: Run, offer: Offer) -> bool:
     return has_data and run.template in offer.templates and run.gpus <= offer.capacity
 
 
-def stuck(queued: Sequence[Run], offers: Sequence[Offer]) -> dict[str, str]:
-    """By run id why no host could ever take it, for those of which that is so."""
-    why = {kind: why_waiting(run, offers) for kind, run in {_kind(run): run for run in queued}.items()}
+def stuck(queued: Sequence[Run], offers: Sequence[Offer], full: Container[str] = ()) -> dict[str, str]:
+    """By run id why no host takes it as things are, for those of which that is so.
+
+    Args:
+        full: hosts that start nothing for want of room on their disks.
+    """
+    why = {kind: why_waiting(run, offers, full) for kind, run in {_kind(run): run for run in queued}.items()}
     unfit = {kind: reason for kind, reason in why.items() if reason is not None}
     return {run.id: unfit[_kind(run)] for run in queued if _kind(run) in unfit} if unfit else {}
 
 
-def why_waiting(run: Run, offers: Sequence[Offer]) -> str | None:
-    """Why no host could ever take the run, as a phrase for people; None when one could."""
-    if not offers or any(fits(run, offer) for offer in offers):
+def why_waiting(run: Run, offers: Sequence[Offer], full: Container[str] = ()) -> str | None:
+    """Why no host takes the run, as a phrase for people; None when one could. Arguments as for `stuck`."""
+    could = [offer.host for offer in offers if fits(run, offer)]
+    if could and all(host in full for host in could):
+        return f"no room on the disk of {' or '.join(sorted(could))}, where nothing starts until there is"
+    if could or not offers:
         return None
     with_template = [offer for offer in offers if run.template in offer.templates]
     if not with_template:

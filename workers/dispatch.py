@@ -171,7 +171,9 @@ class Dispatcher:
             return []
         began = time.thread_time()
         queued = self.waiting.runs_in(RunState.QUEUED)
-        willing = [run for run in queued if run.not_before <= now and not waits_for_another(run, offers, sound)]
+        unfit = stuck(queued, offers, self._full)
+        able = [run for run in queued if run.not_before <= now and run.id not in unfit]
+        willing = [run for run in able if not waits_for_another(run, offers, sound)]
         usage, lengths = self.accounts.usage.at(now), self.accounts.predictions.lengths(willing)
         choice = choose(
             willing,
@@ -187,7 +189,6 @@ class Dispatcher:
         bound = [binding for binding in steered(choice.bindings, offers) if self._bound(binding)]
         for preemption in choice.decision.preemptions:
             self._make_room(preemption, movable[preemption.run_id], now)
-        unfit = stuck(queued, offers)
         self._tell_waiting(unfit)
         if self.forecasts.due():
             known = self.accounts.predictions.known([*queued, *holding], lengths)

@@ -127,6 +127,29 @@ def test_a_store_that_takes_no_writes_is_waited_for(settings: Settings, error: s
         store.connect(settings).eval("return redis.error_reply(ARGV[1])", 0, error)
 
 
+def test_a_full_disk_of_the_store_is_not_called_its_absence(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who is told to start it looks for the fault in the wrong place; it refuses even PING then."""
+    client, full = store.connect(settings), "MISCONF Errors writing to the AOF file: No space left on device"
+    monkeypatch.setattr(client, "ping", lambda: client.eval("return redis.error_reply(ARGV[1])", 0, full))
+
+    with pytest.raises(StoreAwayError, match=r"takes no writes.*room on its disk.*No space left"):
+        store.check(client, settings)
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [("OOM no memory left", "maxmemory"), ("READONLY a replica", "replica"), ("LOADING the data set", "went away")],
+)
+def test_what_stands_in_the_way_of_a_write_is_said(settings: Settings, error: str, said: str) -> None:
+    """A store that answers and refuses has not gone away."""
+    with pytest.raises(store.AWAY) as refused:
+        store.connect(settings).eval("return redis.error_reply(ARGV[1])", 0, error)
+
+    assert said in store.unwilling(refused.value)
+
+
 def test_absence_is_explained(own: Settings) -> None:
     """It says where it looked and how to start it."""
     with pytest.raises(StoreAwayError, match="overnight up"):

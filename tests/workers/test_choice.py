@@ -79,6 +79,8 @@ def test_a_run_keeps_to_hosts_with_its_data_and_template() -> None:
     ]
     assert why_waiting(run(3, dataset="svhn"), [offer()]) == "no host has the data set svhn"
     assert why_waiting(run(3, gpus=9), [offer()]) == "no host has 9 usable cards"
+    assert why_waiting(run(3), [offer("a"), offer("b")], {"a"}) is None
+    assert "the disk of a or b" in (why_waiting(run(3), [offer("a"), offer("b")], {"a", "b"}) or "")
 
 
 def test_a_next_attempt_prefers_the_host_of_its_checkpoints() -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from lab import hosts
 from lab.card import CardProcess, Host, HostCards
+from lab.forecast import forecasts
 from lab.leases import Leases
 from lab.plan import Plan
 from lab.run import Answer, RunResult, RunState
@@ -99,6 +100,19 @@ def test_cards_of_a_host_whose_work_is_down_are_not_given_out(dispatcher: Dispat
     lab.approve()
 
     assert dispatcher.step() == []
+
+
+def test_a_full_disk_is_told_to_those_who_wait_for_its_host(dispatcher: Dispatcher, lab: Lab) -> None:
+    """They were told "next, starts any moment", all night."""
+    full = hosts.hosts(lab.client)[0].model_copy(update={"disk_free_bytes": 2**20})
+    hosts.publish_host(lab.client, full)
+    experiment = lab.approve()
+    bound = dispatcher.step()
+    told = forecasts(lab.client, [experiment.id])[experiment.id]
+
+    assert bound == []
+    assert (told.waiting, told.end) == ({}, None)
+    assert told.stuck == {1: "no room on the disk of lab-a, where nothing starts until there is"}
 
 
 def test_one_leads_and_another_takes_over(dispatcher: Dispatcher, settings: Settings, lab: Lab) -> None:
