@@ -70,6 +70,10 @@ WORDS = Phrasebook(
             "One of these was picked already ({id}); ask again to get new designs.",
             "已经选过了（{id}）；要新的方案请重新提问。",
         ),
+        "no_offer": (
+            "No design with that number is on offer here: beside its thread an offer stands for a day, to who asked, until another plan or question comes between. Pick in its thread, or ask again. If this answers a question of mine, say it in full: `3 seeds`.",
+            "这里没有这个编号的方案：在线程之外，方案只对提问的人有效一天，中间有别的计划或问题就失效。请在给出方案的线程里选，或重新提问。如果是回答我的问题，请说完整，例如“3 个种子”。",
+        ),
         "not_yours": ("Only {user}, who asked, can pick one of these.", "只有提问的 {user} 可以选择。"),
         "seen": (
             "What has been reached here with {model} on {dataset}: {metric} {value} ({id}); how much better these get is unknown.",
@@ -310,6 +314,12 @@ def choice(message: str, designs: Sequence[Design], request_id: str) -> int | No
     else:
         place = next((i for i, d in enumerate(designs) if re.fullmatch(NAMES[_kind(d.plan)], match["name"], re.I)), -1)
     return place if 0 <= place < len(designs) else None
+
+
+def is_pick(message: str) -> bool:
+    """True for a message that picks by number or place, whatever is on offer."""
+    match = PICK.fullmatch(" ".join(message.strip().strip("`").split()))
+    return match is not None and match["name"] is None
 
 
 def _kind(plan: Plan) -> str:

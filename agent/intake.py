@@ -49,10 +49,17 @@ def _answer(here: Desk, request: Request) -> str:
     lab = planner.Lab(hosts.hosts(here.client), hosts.cards(here.client), now, forecast.queue(here.client))
     if request.edit is not None:
         return edits.revise(here, request, request.edit, lab)
-    offer = offers.offered(here.client, request.conversation)
-    if offer and (place := designs.choice(request.text, offer.designs, offer.request_id)) is not None:
-        return _pick(here, request, offer, place, lab)
     before = here.ledger.experiments_in(request.conversation)
+    if picked := _picked(here, request, before):
+        return _pick(here, request, *picked, lab)
+    kind = _new(here, request, before, lab, now)
+    if kind in ("plan", "question"):
+        offers.moved_on(here.client, request.conversation, request.user)
+    return kind
+
+
+def _new(here: Desk, request: Request, before: Sequence[Experiment], lab: planner.Lab, now: float) -> str:
+    """The request, which picks nothing, is answered; returns the answer's kind."""
     if told := commands.told(request, before, here.ledger):
         done = commands.obey_all(told, request, here.ledger, here.settings.admins)
         here.ledger.answer(request.id, done)
@@ -78,9 +85,27 @@ def _answer(here: Desk, request: Request) -> str:
         return "question"
     if understood.plan is not None and understood.question is None:
         return _propose(here, request, understood, lab)
+    if understood.intent == "chitchat" and designs.is_pick(request.text):
+        text = designs.WORDS.say("no_offer", is_chinese(request.text))
+        here.ledger.answer(request.id, _with_model(Answer(kind="reply", text=text), understood))
+        return "reply"
     answer = commands.carry_out(understood, request, before, here.ledger)
     here.ledger.answer(request.id, _with_model(answer, understood))
     return answer.kind
+
+
+def _picked(here: Desk, request: Request, before: Sequence[Experiment]) -> tuple[str, offers.Offer, int] | None:
+    """The design that the message picks, with the conversation that offered it; None where it picks none.
+
+    A conversation that begins with a number means the person's newest offer beside it.
+    """
+    where: str | None = request.conversation
+    offer = offers.offered(here.client, request.conversation)
+    if offer is None and not before:
+        where = offers.beside(here.client, request.conversation, request.user)
+        offer = offers.offered(here.client, where) if where else None
+    place = designs.choice(request.text, offer.designs, offer.request_id) if offer else None
+    return None if where is None or offer is None or place is None else (where, offer, place)
 
 
 def _understood(
@@ -151,15 +176,19 @@ def _offer(here: Desk, request: Request, understood: Understood, plan: Plan, lab
     return kind
 
 
-def _pick(here: Desk, request: Request, offer: offers.Offer, place: int, lab: planner.Lab) -> str:
-    """The design is checked once more, proposed, and approved: its figures stood where it was picked."""
+def _pick(here: Desk, request: Request, where: str, offer: offers.Offer, place: int, lab: planner.Lab) -> str:
+    """The design is checked once more, proposed, and approved: its figures stood where it was picked.
+
+    Args:
+        where: the conversation that offered it.
+    """
     plan = offer.designs[place].plan
     if request.user != offer.user and request.user not in here.settings.admins:
         return _say_only(here, request, designs.WORDS.say("not_yours", is_chinese(plan.request_text), user=offer.user))
     prepared = planner.prepare(plan, lab, here.ledger, here.settings.limits.max_runs, offer.user)
     if prepared.question is not None:
         return _say_only(here, request, f"{prepared.question}\nNothing was started.")
-    first = offers.pick(here.client, request.conversation, request.id)
+    first = offers.pick(here.client, where, request.id)
     if first != request.id:
         return _say_only(here, request, designs.WORDS.say("picked", is_chinese(plan.request_text), id=first))
     answer = Answer(kind="plan", text=offer.designs[place].name)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from agent import intake
+import pytest
+
+from agent import designs, intake
 from lab.plan import Range
-from lab.run import ExperimentState, RequestState
-from tests.bot.conftest import ALICE, BEN, LAB
+from lab.run import Answer, ExperimentState, RequestState
+from tests.bot.conftest import ALICE, BEN, BOT, LAB
 from tests.bot.test_conversations import Thread, thread  # noqa: F401  the fixture
 
 ASKED = "find the best learning rate for resnet18 on digits within 2 GPU hours, 9 epochs"
@@ -72,6 +74,79 @@ def test_an_offer_is_gone_once_the_thread_talks_of_another_plan(thread: Thread) 
     assert [e.state for e in thread.scene.ledger.experiments_in(thread.asked[0].conversation)] == [
         ExperimentState.PROPOSED
     ]
+
+
+def beside(thread: Thread, text: str, user: str = ALICE) -> Answer:  # noqa: F811
+    """The answer to a message that begins a conversation of its own in the same channel."""
+    ts = thread.scene.slack.say(LAB, user, f"{BOT} {text}")
+    thread.scene.wait(lambda: thread.scene.requests(ts), "the request")
+    (request,) = thread.scene.requests(ts)
+    intake.answer(request.id)
+    answered = thread.scene.ledger.request(request.id).answer
+    assert answered is not None
+    return answered
+
+
+def test_a_number_beside_the_thread_picks_from_the_persons_newest_offer(thread: Thread) -> None:  # noqa: F811
+    """In a direct message hardly anybody opens a thread to type `2`; and it is one pick, wherever it was typed."""
+    thread.say(ASKED)
+    answered = beside(thread, "2")
+    assert answered.experiment_id is not None
+    experiment = thread.scene.ledger.experiment(answered.experiment_id)
+
+    assert experiment.state is ExperimentState.APPROVED
+    assert experiment.plan.models == ("resnet18",)
+    assert "picked already" in beside(thread, "2").text
+    assert "picked already" in pressed(thread, "pick_1")
+
+
+@pytest.mark.parametrize(
+    ("who", "between", "number"),
+    [
+        (BEN, None, "2"),
+        (ALICE, "train resnet18 on digits, lr 0.01, 2 epochs", "2"),
+        (ALICE, "compare resnet18 vs resnet5O on digits", "2"),
+        (ALICE, None, "9"),
+    ],
+)
+def test_a_number_that_may_mean_something_else_starts_nothing(
+    thread: Thread,  # noqa: F811
+    who: str,
+    between: str | None,
+    number: str,
+) -> None:
+    """Somebody else's, one after another plan or question, one that no design has: hours are not spent on a guess."""
+    thread.say(ASKED)
+    if between:
+        beside(thread, between)
+    answered = beside(thread, number, who)
+
+    assert answered.experiment_id is None
+    assert answered.text == designs.WORDS.say("no_offer", False)
+
+
+def test_a_number_that_answers_a_question_picks_nothing(thread: Thread) -> None:  # noqa: F811
+    """The question was asked before the offer, in a thread of its own."""
+    asked = thread.scene.slack.say(LAB, ALICE, f"{BOT} compare resnet18 vs resnet5O on digits")
+    thread.scene.wait(lambda: thread.scene.requests(asked), "the request")
+    intake.answer(thread.scene.requests(asked)[0].id)
+    thread.say(ASKED)
+    thread.scene.slack.say(LAB, ALICE, f"{BOT} 2", asked)
+    thread.scene.wait(lambda: len(thread.scene.requests(asked)) == 2, "the reply")
+    reply = thread.scene.requests(asked)[1]
+    intake.answer(reply.id)
+    answered = thread.scene.ledger.request(reply.id).answer
+
+    assert answered is not None
+    assert answered.experiment_id is None
+
+
+def test_an_offer_stands_beside_its_thread_for_a_day(thread: Thread) -> None:  # noqa: F811
+    """After that its figures may be stale, and nobody remembers what `2` was."""
+    thread.say(ASKED)
+    (key,) = thread.scene.client.keys(f"*offer:newest:slack:T0LAB:{LAB}:{ALICE}")
+
+    assert 86_000 < thread.scene.client.ttl(key) <= 86_400
 
 
 def test_it_is_offered_and_picked_in_chinese_too(thread: Thread) -> None:  # noqa: F811
