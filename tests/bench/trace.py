@@ -1,6 +1,6 @@
 """The dispatcher's policy on a trace in simulated time, FIFO with EASY backfill beside it; how fast it decides.
 
-    TRACE=jobs.csv python tests/bench/trace.py [--clusters A,B] [--seed N]
+    TRACE=jobs.csv python -m tests.bench.trace [--clusters A,B] [--seed N]
 
 Prints one JSON object. The trace is a CSV file with timestamp (ISO), duration (s), num_gpus and cluster; without TRACE
 a small one is made up from the seed. Each cluster is one pool of as many cards as bring its load to 0.9; by default the
