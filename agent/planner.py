@@ -8,10 +8,10 @@ from datetime import datetime
 
 import jsonschema
 
-from agent import again, catalog, searches
+from agent import again, budgets, catalog, searches
 from lab import cardtable, planwords, reuse
 from lab.card import Card, DataSet, Host, HostCards
-from lab.estimate import duration, gpu_hours
+from lab.estimate import duration
 from lab.forecast import Queue
 from lab.lanes import Job, estimate
 from lab.language import is_chinese
@@ -27,8 +27,6 @@ SOON_S = 10.0
 """A shorter wait for a card is not worth a word."""
 LONG_S = 86_400.0
 """A plan that takes longer says so once more."""
-OVER_BUDGET = 1.2
-"""An estimate that is so many times the budget is worth a word; it may be off by less."""
 TRAINABLE = ("timm", "torchvision")
 """Sources in the catalogue whose models the template vision can build."""
 BUILT_IN = ("synthetic",)
@@ -98,8 +96,11 @@ def prepare(plan: Plan, lab: Lab, ledger: Ledger, max_runs: int, owner: str) -> 
         plan = plan.model_copy(update={"notes": (*plan.notes, NO_CARD if lab.hosts else NO_HOST)})
     plan, same = again.reusable(plan, ledger.same(plan, lab.hosts, lab.cards))
     estimated = _estimate(plan, lab, ledger, owner, same)
+    if question := budgets.question(plan, estimated):
+        return Prepared(plan, question=question)
     if plan.search != "grid":
         plan = searches.settled(searches.within_budget(plan, estimated))
+    plan = plan.model_copy(update={"notes": tuple(dict.fromkeys((*plan.notes, *budgets.notes(plan))))})
     return Prepared(plan, estimated, reused=reuse.sources(same))
 
 
@@ -131,8 +132,6 @@ def _not_yet(plan: Plan) -> str | None:
         return "I cannot start runs at a later time yet. Ask again when they shall start, or leave the time out."
     if plan.mode or (plan.template == "vision" and plan.epochs is None and plan.max_steps is None):
         return "Evaluation without training cannot run yet; I can train and report the validation at the end."
-    if plan.budget is not None and (plan.search == "grid" or plan.budget.wall_hours is not None):
-        return "I cannot hold a run to a budget yet. How many epochs or steps shall it be instead?"
     return None
 
 
@@ -250,17 +249,7 @@ def _remarks(found: Estimate, plan: Plan, now: float) -> Iterator[str]:
     took, ends_at = duration(found.wall_s, chinese), now + (found.wait_s or 0.0) + found.wall_s
     if found.wall_s > LONG_S:
         yield f"这要跑约 {took}。" if chinese else f"This takes about {took}."
-    budget = plan.budget
-    if budget and budget.gpu_hours and found.gpu_hours > OVER_BUDGET * budget.gpu_hours:
-        hours, most = gpu_hours(found.gpu_hours), number(budget.gpu_hours)
-        yield (
-            f"约需 {hours} GPU 小时，预算是 {most}。"
-            if chinese
-            else f"It needs about {hours} GPU-h of a budget of {most}."
-        )
-    if budget and budget.wall_hours and found.wall_s > OVER_BUDGET * budget.wall_hours * 3600:
-        most = number(budget.wall_hours)
-        yield f"约需 {took}，预算是 {most} 小时。" if chinese else f"It takes about {took} of a budget of {most} h."
+    yield from budgets.remarks(plan, found)
     due = moment(plan.deadline, datetime.fromtimestamp(now)) if plan.deadline else None
     if due and ends_at > due.timestamp():
         at = stamp(ends_at)

@@ -175,14 +175,14 @@ def _simulated(runs: Sequence[Run]) -> bool:
 
 
 def _warnings(experiment: Experiment, runs: Sequence[Run], metric: str, as_wished: bool, words: Words) -> Iterator[str]:
-    """A metric that nobody reported, what trainers complained of, and why a search drew no more, each once."""
+    """A metric that nobody reported, what trainers complained of, and why runs were never started, each once."""
     if not as_wished:
         yield words.say("note_metric", wanted=experiment.plan.metric, metric=metric_name(metric))
     said: dict[str, list[str]] = {}
     for run in runs:
         for warning in run.result.warnings if run.result else ():
             said.setdefault(warning, []).append(run.id)
-        if run.to_draw and run.message:
+        if run.state is RunState.CANCELLED and not run.fence and run.message:
             said.setdefault(run.message, []).append(run.id)
     for warning, ids in said.items():
         yield f"{warning} ({words.names(ids)})"

@@ -41,10 +41,6 @@ WORDS = Phrasebook(
             "a run of {n} is too short to be stopped early, so each runs to its end",
             "{n} 太短，无法提前停止，所以每个都跑完",
         ),
-        "budget": (
-            "nothing more is started once {hours} GPU-h are used; what runs then is finished",
-            "用满 {hours} GPU 小时后不再启动新的 run；正在跑的会跑完",
-        ),
     }
 )
 
@@ -86,8 +82,6 @@ def settled(plan: Plan) -> Plan:
         notes.append(WORDS.say("halved", chinese, epochs=", ".join(map(str, rungs(plan.epochs or 1)))))
     elif prune == "median":
         notes.append(WORDS.say("pruned", chinese))
-    if plan.budget and plan.budget.gpu_hours:
-        notes.append(WORDS.say("budget", chinese, hours=number(plan.budget.gpu_hours)))
     return plan.model_copy(update={"prune": prune, "notes": tuple(notes)})
 
 

@@ -22,6 +22,7 @@ from lab.runcache import RunCache
 from lab.settings import Settings
 from lab.store import Client
 from workers.accounts import Accounts
+from workers.budget import Budgets
 from workers.choice import Binding, Offer, choose, stuck
 from workers.disk import full_hosts
 from workers.elsewhere import steered, waits_for_another
@@ -99,6 +100,7 @@ class Dispatcher:
         self.leadership = Leadership(client, DISPATCH)
         self.recovery = Recovery(client, settings)
         self.accounts = Accounts(self.ledger)
+        self.budgets = Budgets(self.ledger)
         self.searches = Searches(self.ledger)
         self.forecasts = Forecasts(client)
         self.leads = False
@@ -226,8 +228,9 @@ class Dispatcher:
     def _bound(self, binding: Binding) -> bool:
         first = binding.cards[0]
         try:
-            if not self.searches.draw(binding.run):
+            if not self.budgets.allows(binding.run):
                 return False
+            self.searches.draw(binding.run)
             run = self.ledger.bind(binding.run.id, tuple(c.uuid for c in binding.cards), first.host, first.index)
         except (MoveRefused, UnknownRecord) as refusal:
             log.info("%s", refusal)

@@ -8,22 +8,35 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import time
 from collections.abc import Sequence
 
 from lab.errors import MoveRefused
+from lab.language import Phrasebook, is_chinese
 from lab.ledger import Ledger
 from lab.objective import choose_metric
 from lab.plan import Plan, number
 from lab.pruning import REDUCTION
 from lab.report import fixed, higher_is_better, metric_name
-from lab.run import FINAL_RUN, HOLDS_CARD, Experiment, Run, RunState
+from lab.run import FINAL_RUN, Run, RunState
 from lab.trials import Curve, by_epoch, curve_of, trials_of
 from workers.sampler import Hopeless, hopeless, propose
 
 log = logging.getLogger(__name__)
 
-OVERNIGHT = "overnight"
+
+WORDS = Phrasebook(
+    {
+        "median": (
+            "pruned at epoch {epoch}: {metric} {value}, worse than the median of {others} others",
+            "在第 {epoch} 轮被剪枝：{metric} {value}，不如其他 {others} 个的中位数",
+        ),
+        "halving": (
+            "pruned at epoch {epoch}: {metric} {value}, worse than the best 1/{n} of {others} others",
+            "在第 {epoch} 轮被剪枝：{metric} {value}，不在其他 {others} 个中最好的 1/{n} 之列",
+        ),
+    }
+)
+"""Why a run was stopped, by rule."""
 
 
 class Searches:
@@ -37,17 +50,11 @@ class Searches:
         self._seen: dict[str, int | None] = {}
         """Epoch at which each running one was last looked at."""
 
-    def draw(self, run: Run) -> bool:
-        """The run has its values, drawn from what the trials before it came to; False when it shall not start.
-
-        Once the budget is used up nothing more is drawn, and the runs that wait for it are cancelled.
-        """
+    def draw(self, run: Run) -> None:
+        """The run has its values, drawn from what the trials before it came to."""
         if not run.to_draw:
-            return True
+            return
         experiment, runs = self.ledger.experiment(run.experiment_id), self.ledger.runs(run.experiment_id)
-        if (why := _used_up(experiment, runs, time.time())) is not None:
-            self._call_off(runs, why)
-            return False
         plan, like = experiment.plan, [r for r in runs if _study(r) == _study(run)]
         metric, _ = choose_metric(plan.metric, runs)
         values = propose(
@@ -62,7 +69,6 @@ class Searches:
         if self.ledger.draw(trial, values):
             drawn = ", ".join(f"{name} {number(value)}" for name, value in values.items())
             log.info("%s: trial %s drawn: %s", run.id, run.trial, drawn)
-        return True
 
     def prune(self, holding: Sequence[Run]) -> None:
         """Running runs that their plan's rule calls hopeless are told to stop; looked at once an epoch."""
@@ -89,17 +95,10 @@ class Searches:
         found = hopeless(plan.prune, mine, others, plan.epochs, higher_is_better(metric))
         if found is None:
             return
-        why = words(found, metric)
+        why = words(found, metric, is_chinese(plan.request_text))
         with contextlib.suppress(MoveRefused):
             self.ledger.prune(run.id, found.epoch, why)
             log.info("%s: %s", run.id, why)
-
-    def _call_off(self, runs: Sequence[Run], why: str) -> None:
-        for run in runs:
-            if run.to_draw and run.state not in FINAL_RUN:
-                with contextlib.suppress(MoveRefused):
-                    self.ledger.cancel_run(run.id, OVERNIGHT, why)
-        log.info("%s: %s", runs[0].experiment_id, why)
 
     def _plan(self, run: Run) -> Plan:
         """The plan of the run's experiment, which stands once it runs."""
@@ -113,23 +112,18 @@ class Searches:
         return self._ended.setdefault(run.id, curve_of(run, metric))
 
 
-def words(found: Hopeless, metric: str) -> str:
+def words(found: Hopeless, metric: str, chinese: bool = False) -> str:
     """Why a run was stopped: `pruned at epoch 2: val acc 0.310, worse than the median of 7 others`."""
-    line = "the median" if found.rule == "median" else f"the best 1/{REDUCTION}"
-    value = f"{metric_name(metric)} {fixed(found.value, 3)}"
-    return f"pruned at epoch {found.epoch}: {value}, worse than {line} of {found.others} others"
-
-
-def _used_up(experiment: Experiment, runs: Sequence[Run], now: float) -> str | None:
-    """Why nothing more may start: the budget, and what was used of it; None while there is some left."""
-    budget = experiment.plan.budget
-    if budget is None or budget.gpu_hours is None:
-        return None
-    holding = (run.held(now).gpu_s for run in runs if run.state in HOLDS_CARD)
-    used = (sum(run.used.gpu_s for run in runs) + sum(holding)) / 3600
-    if used < budget.gpu_hours:
-        return None
-    return f"not run: the budget of {number(budget.gpu_hours)} GPU-h is used up ({used:.3g})"
+    value = fixed(found.value, 3)
+    return WORDS.say(
+        found.rule,
+        chinese,
+        epoch=found.epoch,
+        metric=metric_name(metric),
+        value=value,
+        n=REDUCTION,
+        others=found.others,
+    )
 
 
 def _study(run: Run) -> tuple[str, str | None]:
