@@ -8,7 +8,7 @@ import time
 from collections.abc import Sequence
 from typing import Literal
 
-from agent import commands, designs, desk, edits, planner, preferences
+from agent import commands, designs, desk, edits, obstacles, planner, preferences
 from agent.desk import Desk
 from agent.reader import PreviousPlan, named
 from agent.reader.wording import say
@@ -39,7 +39,7 @@ def answer(request_id: str) -> None:
         raise
     except Exception as error:  # the edge of the process: the person gets a sentence, the log the traceback
         log.exception("%s: no answer could be made", request_id)
-        here.ledger.answer(request_id, Answer(kind="error", text=_apology(request_id, error)))
+        here.ledger.answer(request_id, Answer(kind="error", text=_apology(request, error)))
         return
     log.info("%s: answered with a %s in %.2f s", request_id, kind, time.monotonic() - began)
 
@@ -143,7 +143,7 @@ def _propose(here: Desk, request: Request, understood: Understood, lab: planner.
     offers.withdraw(here.client, request.conversation)
     prepared = planner.prepare(plan, lab, here.ledger, here.settings.limits.max_runs, request.user)
     if prepared.question is not None:
-        text = f"{prepared.question}\nNothing was started."
+        text = obstacles.say(plan, "not_started", question=prepared.question)
         here.ledger.answer(request.id, _with_model(Answer(kind="question", text=text), understood))
         return "question"
     answer = _with_model(Answer(kind="plan", text=understood.reply), understood)
@@ -161,7 +161,7 @@ def _offer(here: Desk, request: Request, understood: Understood, plan: Plan, lab
     if whole.question is None and whole.estimate is None:
         return None
     made: tuple[Design, ...] = ()
-    text = f"{whole.question}\nNothing was started."
+    text = obstacles.say(plan, "not_started", question=whole.question)
     if whole.estimate is not None:
         each_h = whole.estimate.gpu_hours / plan.n_runs
         most = here.settings.limits.max_runs
@@ -187,7 +187,7 @@ def _pick(here: Desk, request: Request, where: str, offer: offers.Offer, place: 
         return _say_only(here, request, designs.WORDS.say("not_yours", is_chinese(plan.request_text), user=offer.user))
     prepared = planner.prepare(plan, lab, here.ledger, here.settings.limits.max_runs, offer.user)
     if prepared.question is not None:
-        return _say_only(here, request, f"{prepared.question}\nNothing was started.")
+        return _say_only(here, request, obstacles.say(plan, "not_started", question=prepared.question))
     first = offers.pick(here.client, where, request.id)
     if first != request.id:
         return _say_only(here, request, designs.WORDS.say("picked", is_chinese(plan.request_text), id=first))
@@ -239,7 +239,8 @@ def _previous(experiment: Experiment) -> PreviousPlan:
     return PreviousPlan.of(experiment.plan, experiment.id, experiment.state)
 
 
-def _apology(request_id: str, error: Exception) -> str:
+def _apology(request: Request, error: Exception) -> str:
+    chinese = is_chinese(request.text)
     if isinstance(error, OvernightError):
-        return f"That did not work: {error}"
-    return f"Something went wrong here, and nothing was started ({request_id}; the agent's log tells more)."
+        return obstacles.WORDS.say("did_not_work", chinese, error=error)
+    return obstacles.WORDS.say("went_wrong", chinese, id=request.id)

@@ -9,6 +9,7 @@ from datetime import datetime
 import jsonschema
 
 from agent import again, budgets, catalog, searches
+from agent.obstacles import say
 from lab import cardtable, planwords, reuse
 from lab.card import Card, DataSet, Host, HostCards
 from lab.estimate import duration
@@ -19,10 +20,9 @@ from lab.ledger import Ledger
 from lab.lengths import Lengths, Subject, machines
 from lab.plan import Axis, Plan, number
 from lab.run import Estimate
+from lab.schema import complaint
 from lab.when import moment, stamp
 
-NO_HOST = "no host is up, so nothing was checked: the runs wait until one is"
-NO_CARD = "no card can train right now: the runs wait until one can; `overnight doctor` on the host says why"
 SOON_S = 10.0
 """A shorter wait for a card is not worth a word."""
 LONG_S = 86_400.0
@@ -93,7 +93,7 @@ def prepare(plan: Plan, lab: Lab, ledger: Ledger, max_runs: int, owner: str) -> 
     if question is not None:
         return Prepared(plan, question=question)
     if not lab.hosts or not lab.usable():
-        plan = plan.model_copy(update={"notes": (*plan.notes, NO_CARD if lab.hosts else NO_HOST)})
+        plan = plan.model_copy(update={"notes": (*plan.notes, say(plan, "no_card" if lab.hosts else "no_host"))})
     plan, same = again.reusable(plan, ledger.same(plan, lab.hosts, lab.cards))
     estimated = _estimate(plan, lab, ledger, owner, same)
     if question := budgets.question(plan, estimated):
@@ -129,9 +129,9 @@ def _as_the_template_says(plan: Plan) -> Plan:
 def _not_yet(plan: Plan) -> str | None:
     """What the plan asks for and nothing here can keep; starting it regardless would break the promise in silence."""
     if plan.schedule:
-        return "I cannot start runs at a later time yet. Ask again when they shall start, or leave the time out."
+        return say(plan, "later")
     if plan.mode or (plan.template == "vision" and plan.epochs is None and plan.max_steps is None):
-        return "Evaluation without training cannot run yet; I can train and report the validation at the end."
+        return say(plan, "evaluation")
     return None
 
 
@@ -139,12 +139,10 @@ def _too_much(plan: Plan, max_runs: int) -> str | None:
     if plan.search != "grid" and (asked := searches.question(plan)):
         return asked
     if plan.n_runs == 0:
-        return "Which model shall be trained, and on which data set?"
+        return say(plan, "which_model")
     if plan.n_runs > max_runs:
-        return (
-            f"That is {planwords.arithmetic(plan)}, and {max_runs} at once is the limit here (limits.max_runs)."
-            " Which values matter most?"
-        )
+        runs = planwords.arithmetic(plan, is_chinese(plan.request_text))
+        return say(plan, "too_many", runs=runs, most=max_runs)
     return None
 
 
@@ -152,7 +150,7 @@ def _impossible(plan: Plan, lab: Lab) -> str | None:
     """Why no host that is up can do this, with what would help; None when one can."""
     schemas = {name: schema for host in lab.hosts for name, schema in host.templates.items()}
     if plan.template not in schemas:
-        return f"No host has the template {plan.template!r}; here are {', '.join(sorted(schemas))}."
+        return say(plan, "no_template", template=plan.template, known=", ".join(sorted(schemas)))
     return _models(plan) or _datasets(plan, lab) or _params(plan, schemas[plan.template]) or _cards(plan, lab)
 
 
@@ -162,10 +160,7 @@ def _models(plan: Plan) -> str | None:
     for model in plan.models:
         if catalog.source(model) not in TRAINABLE:
             near = ", ".join(n for n in catalog.nearest(model, "model") if catalog.source(n) in TRAINABLE)
-            return (
-                f"{model} is no image classifier of timm or torchvision, the only models that can be trained here so"
-                f" far.{f' Near that name: {near}.' if near else ''}"
-            )
+            return say(plan, "no_model", model=model, near=say(plan, "near_model", names=near) if near else "")
     return None
 
 
@@ -173,19 +168,14 @@ def _datasets(plan: Plan, lab: Lab) -> str | None:
     known = lab.datasets()
     for name in plan.datasets:
         dataset = known.get(name)
-        present = sorted(n for n, d in known.items() if d.present)
+        present = ", ".join(sorted(n for n, d in known.items() if d.present))
         if dataset is None:
-            near = ", ".join(catalog.nearest(name, "dataset"))
-            return (
-                f"No host knows a data set {name}{f' (near that name: {near})' if near else ''}. Present:"
-                f" {', '.join(present)}. An image folder becomes one by `datasets: {{{name}: /path}}` in the host's"
-                " config.yaml."
-            )
+            names = ", ".join(catalog.nearest(name, "dataset"))
+            near = say(plan, "near_dataset", names=names) if names else ""
+            return say(plan, "no_dataset", name=name, near=near, present=present)
         if not dataset.present:
-            return (
-                f"{name} is not on any host that is up. To get it there: {dataset.how_to_get or 'ask the operator'}."
-                f" Present: {', '.join(present)}."
-            )
+            how = dataset.how_to_get or say(plan, "ask_operator")
+            return say(plan, "absent", name=name, how=how, present=present)
     return None
 
 
@@ -195,10 +185,11 @@ def _params(plan: Plan, schema: dict[str, object]) -> str | None:
     for point in searches.extremes(plan) if plan.search != "grid" else plan.points():
         for error in validator.iter_errors(dict(point.params)):
             where = ".".join(str(p) for p in error.absolute_path)
+            why = complaint(error, is_chinese(plan.request_text))
             if where:
                 value = number(point.params.get(where))
-                return f"The template {plan.template} cannot take {where} {value}: {error.message}."
-            return f"The template {plan.template} does not know this: {error.message}."
+                return say(plan, "value", template=plan.template, name=where, value=value, why=why)
+            return say(plan, "unknown_value", template=plan.template, why=why)
     return None
 
 
@@ -207,9 +198,9 @@ def _cards(plan: Plan, lab: Lab) -> str | None:
         return None
     most = max((len([c for c in lab.usable() if c.host == h.host]) for h in lab.cards), default=0)
     if plan.template == "vision":
-        return f"{plan.gpus_per_run} cards a run: the template vision trains on one card so far. Shall I take one?"
+        return say(plan, "one_card", n=plan.gpus_per_run)
     if plan.gpus_per_run > most:
-        return f"{plan.gpus_per_run} cards a run, but the largest host has {most} usable. How many shall it be?"
+        return say(plan, "too_few_cards", n=plan.gpus_per_run, most=most)
     return None
 
 
@@ -245,13 +236,10 @@ def _when(found: Estimate, plan: Plan, lab: Lab, jobs: Sequence[Job]) -> Estimat
 
 def _remarks(found: Estimate, plan: Plan, now: float) -> Iterator[str]:
     """What nobody should press Run without knowing: more than a day, more than the budget, after the deadline."""
-    chinese = is_chinese(plan.request_text)
-    took, ends_at = duration(found.wall_s, chinese), now + (found.wait_s or 0.0) + found.wall_s
+    took, ends_at = duration(found.wall_s, is_chinese(plan.request_text)), now + (found.wait_s or 0.0) + found.wall_s
     if found.wall_s > LONG_S:
-        yield f"这要跑约 {took}。" if chinese else f"This takes about {took}."
+        yield say(plan, "long", took=took)
     yield from budgets.remarks(plan, found)
     due = moment(plan.deadline, datetime.fromtimestamp(now)) if plan.deadline else None
     if due and ends_at > due.timestamp():
-        at = stamp(ends_at)
-        late = f"约 {at} 完成，晚于期限（{plan.deadline}）。"
-        yield late if chinese else f"It is done at about {at}, after the deadline ({plan.deadline})."
+        yield say(plan, "late", at=stamp(ends_at), deadline=plan.deadline)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from agent import intake, planner
+from agent import intake, obstacles
 from agent.desk import Desk
 from lab.ledger import Ledger
 from lab.plan import Plan
@@ -68,7 +68,9 @@ def test_a_correction_that_comes_too_late_says_so(ledger: Ledger, proposed: Expe
 
 def test_what_was_noted_of_the_hosts_is_looked_at_again(ledger: Ledger, proposed: Experiment) -> None:
     """A note of yesterday that no host is up would stand there twice, or be wrong by now."""
-    plan = proposed.plan.model_copy(update={"notes": (planner.NO_HOST, "not used: tonight"), "epochs": 4})
+    plan = proposed.plan.model_copy(
+        update={"notes": (obstacles.WORDS.say("no_host", False), "not used: tonight"), "epochs": 4}
+    )
     corrected(ledger, proposed, plan)
 
     assert ledger.experiment(proposed.id).plan.notes == ("not used: tonight",)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import time
 
 import pytest
 
-from agent import planner
+from agent import obstacles, planner
 from lab.card import Card, DataSet, Host, HostCards
 from lab.estimate import duration, gpu_hours
 from lab.forecast import Opening, Queue
@@ -103,7 +104,7 @@ def test_without_a_host_the_plan_stands_and_says_that_nothing_was_checked(ledger
     prepared = planner.prepare(_plan(dataset="cifar10"), _lab(up=False), ledger, 200, "U1")
 
     assert prepared.question is None
-    assert planner.NO_HOST in prepared.plan.notes
+    assert obstacles.WORDS.say("no_host", False) in prepared.plan.notes
 
 
 @pytest.mark.parametrize(
@@ -192,3 +193,39 @@ def test_an_estimate_far_over_the_budget_says_so(ledger: Ledger) -> None:
         f"It takes about {duration(found.wall_s)} of a budget of 0.5 h.",
     ]
     assert not list(planner._remarks(found, _plan(budget=Budget(gpu_hours=4.0)), NOW))
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"models": ()},
+        {"schedule": {"at": "22:00"}},
+        {"mode": "zero-shot"},
+        {"axes": {"seed": tuple(range(300))}},
+        {"template": "chess"},
+        {"models": ("bert_base",)},
+        {"dataset": "cifar1O"},
+        {"dataset": "cifar10"},
+        {"axes": {"lr": (-1.0,), "seed": (0,)}},
+        {"axes": {"spin": (1,), "seed": (0,)}},
+        {"axes": {"batch_size": ("many",), "seed": (0,)}},
+        {"gpus_per_run": 2},
+        {"template": "probe", "models": ("probe",), "axes": {"seed": (0,)}, "gpus_per_run": 9},
+        {"budget": Budget(gpu_hours=1e-6)},
+        {"search": "random", "axes": {"seed": (0,)}, "trials": 3},
+    ],
+)
+def test_what_stands_in_the_way_is_said_in_chinese_to_who_asked_in_chinese(
+    ledger: Ledger, fields: dict[str, object]
+) -> None:
+    """Names, values and commands aside: half an answer in another language is half an answer."""
+    plan = _plan(request_text="训练 resnet18").model_copy(update=fields)
+    asked = planner.prepare(plan, _lab(DIGITS, CIFAR), ledger, 200, "U1").question
+
+    assert asked is not None
+    assert english_words(re.sub(r"`[^`]*`", "", asked)) == []
+
+
+def english_words(text: str) -> list[str]:
+    """Two English words in a row are a sentence's, not a name's."""
+    return re.findall(r"(?<!\w)[A-Za-z]{2,} [A-Za-z]{2,}(?: [A-Za-z]+)*", text)
