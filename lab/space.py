@@ -10,6 +10,7 @@ from lab.plan import Axis, Range, Scalar
 WHOLE = frozenset(
     {"batch_size", "image_size", "patch_size", "grad_accum_steps", "warmup_epochs", "warmup_steps", "num_workers"}
     | {"lora_rank", "n_heads", "n_layers", "hidden_size", "depth", "max_length", "early_stopping_patience", "fold"}
+    | {"kernel_size", "n_frames", "beam_size"}
 )
 """Axes whose values are whole numbers, also where they are drawn from a range."""
 DIGITS = 3
