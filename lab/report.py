@@ -11,7 +11,7 @@ from typing import Literal
 from pydantic import Field
 
 from lab.plan import Scalar, number
-from lab.reportwords import CAUSES, WORDS
+from lab.reportwords import WORDS, advice
 from lab.reuse import experiments
 from lab.run import Record
 
@@ -305,8 +305,8 @@ def failure(run: FailedRun, report: Report) -> str:
 def reason(run: FailedRun, chinese: bool = False) -> str:
     """Cause, deciding line and advice in one line, as far as they are known."""
     found = ": ".join(part for part in (run.cause, run.message) if part) or WORDS.say("unknown", chinese)
-    advice = CAUSES.get(run.cause or "", run.advice) if chinese else run.advice
-    return f"{found} ({advice})" if advice else found
+    told = advice(run.cause, run.advice, chinese)
+    return f"{found} ({told})" if told else found
 
 
 def _memory(size: int) -> str:

@@ -87,3 +87,8 @@ CAUSES: dict[str, str] = {
     "time_limit": "超过时间上限：增加时间或减少轮数",
 }
 """Cause of a failure to what it is and what to do, in Chinese."""
+
+
+def advice(cause: str | None, english: str | None, chinese: bool) -> str:
+    """What a person can do about a failure of this cause, where that is known; else what was said in English."""
+    return CAUSES.get(cause or "", english or "") if chinese else english or ""

@@ -11,7 +11,9 @@ import logging
 from collections.abc import Callable
 
 from lab.errors import MoveRefused
+from lab.language import Phrasebook, is_chinese
 from lab.ledger import Ledger
+from lab.reportwords import advice
 from lab.run import Run, RunState
 from lab.settings import Settings
 from workers.cures import CURES
@@ -27,6 +29,33 @@ NOT_THE_CONFIGURATIONS = frozenset(
 """Causes that lie with host, card or network: other copies of the run may well do better."""
 PEOPLE_MUST_ACT = frozenset(cause for cause, steps in CURES.items() if not steps) - {"disk_full", "none"}
 """Causes against which nothing is tried: as long as nobody acts, a copy meets the same."""
+WORDS = Phrasebook(
+    {
+        "why_held": (
+            "held: {id} failed before its first step with {cause}",
+            "已暂缓：{id} 在第一步之前就失败了（{cause}）",
+        ),
+        "why_stopped": (
+            "not started: {label} failed {times} times in a row with {cause}",
+            "未启动：{label} 连续 {times} 次失败（{cause}）",
+        ),
+        "held": (
+            "{id} ({label}) failed before its first step with {cause}, so {n} waiting {are} held: {ids}{more}.",
+            "{id}（{label}）在第一步之前就失败了（{cause}），所以暂缓了 {n} 个等待中的 run：{ids}{more}。",
+        ),
+        "more": (" and {n} more", " 等，另有 {n} 个"),
+        "what_then": (
+            "When it is mended: `retry {id}` and `resume {experiment}`. To give up what has not ended: "
+            "`cancel {experiment}`.",
+            "修好之后：`重试 {id}`，再 `恢复 {experiment}`。放弃还没结束的：`取消 {experiment}`。",
+        ),
+        "stopped": (
+            "{label} failed {times} times in a row with {cause} ({line}), so its {n} remaining run{are} not started. "
+            "{advice}",
+            "{label} 连续 {times} 次失败（{cause}：{line}），所以剩下的 {n} 个 run 不再启动。{advice}",
+        ),
+    }
+)
 TOLD_LINES = 6
 TOLD_CHARS = 300
 """Of the log's end so much is told in the thread."""
@@ -50,12 +79,13 @@ def hold(ledger: Ledger, settings: Settings, run: Run) -> list[Run]:
         _configuration(r) for r in model if (r.cause, r.message) == (run.cause, run.message) and _is_early(ledger, r)
     }
     others = model if len(alike) >= IN_A_ROW else [r for r in model if _configuration(r) == _configuration(run)]
-    why = f"held: {run.id} failed before its first step with {run.cause}"
+    chinese = is_chinese(ledger.experiment(run.experiment_id).plan.request_text)
+    why = WORDS.say("why_held", chinese, id=run.id, cause=run.cause)
     held = _moved(others, lambda other: ledger.hold(other.id, why))
     if held:
         log.warning("%s: %d waiting runs are %s", run.experiment_id, len(held), why)
         end = log_end(read_log(RunDir(settings.runs_dir, run).path / f"attempt-{run.fence}"))
-        ledger.notice(run.experiment_id, f"held:{run.number}", held_text(run, held, end))
+        ledger.notice(run.experiment_id, f"held:{run.number}", held_text(run, held, end, chinese))
     return held
 
 
@@ -74,30 +104,37 @@ def stop(ledger: Ledger, run: Run) -> list[Run]:
     if len(last) < IN_A_ROW or any(other.cause != run.cause for other in last):
         return []
     label = run.point.label(tuple(name for name in experiment.plan.varying if name != "seed"))
-    why = f"not started: {label} failed {IN_A_ROW} times in a row with {run.cause}"
+    chinese = is_chinese(experiment.plan.request_text)
+    said = {"label": label, "times": IN_A_ROW, "cause": run.cause}
+    why = WORDS.say("why_stopped", chinese, **said)
     stopped = _moved(copies, lambda other: ledger.cancel_run(other.id, "overnight", why))
     if stopped:
         log.warning("%s: %d queued runs of %s are %s", run.experiment_id, len(stopped), label, why)
-        text = (
-            f"{label} failed {IN_A_ROW} times in a row with {run.cause} ({run.message}), so its {len(stopped)} "
-            f"remaining run{'s are' if len(stopped) > 1 else ' is'} not started. {run.advice or ''}"
+        are = "s are" if len(stopped) > 1 else " is"
+        text = WORDS.say(
+            "stopped",
+            chinese,
+            **said,
+            line=run.message,
+            n=len(stopped),
+            are=are,
+            advice=advice(run.cause, run.advice, chinese),
         )
         ledger.notice(run.experiment_id, f"stopped:{copies[0].number}:{run.cause}", text.strip())
     return stopped
 
 
-def held_text(run: Run, held: list[Run], end: str) -> str:
+def held_text(run: Run, held: list[Run], end: str, chinese: bool = False) -> str:
     """What the thread is told of the runs that are held: why, the log's last lines, and what can be done."""
-    ids = ", ".join(other.id for other in held[:IN_A_ROW])
-    more = f" and {len(held) - IN_A_ROW} more" if len(held) > IN_A_ROW else ""
+    ids, n_more = ", ".join(other.id for other in held[:IN_A_ROW]), len(held) - IN_A_ROW
+    more = WORDS.say("more", chinese, n=n_more) if n_more > 0 else ""
     are = "run is" if len(held) == 1 else "runs are"
+    said = {"id": run.id, "label": run.point.label(), "cause": run.cause}
     parts = [
-        f"{run.id} ({run.point.label()}) failed before its first step with {run.cause}, so {len(held)} waiting {are} "
-        f"held: {ids}{more}.",
+        WORDS.say("held", chinese, **said, n=len(held), are=are, ids=ids, more=more),
         f"```\n{end}\n```" if end else run.message or "",
-        run.advice or "",
-        f"When it is mended: `retry {run.id}` and `resume {run.experiment_id}`. To give up what has not ended: "
-        f"`cancel {run.experiment_id}`.",
+        advice(run.cause, run.advice, chinese),
+        WORDS.say("what_then", chinese, id=run.id, experiment=run.experiment_id),
     ]
     return "\n".join(part for part in parts if part)
 

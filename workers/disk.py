@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from lab.card import Host
+from lab.language import Phrasebook
 from lab.settings import Settings
 from workers.host import disk_free
 
@@ -16,6 +17,17 @@ def is_full(settings: Settings) -> bool:
     """True when this host has less room than `run.disk_low_gb`; False when that cannot be told."""
     free = disk_free(settings)
     return free is not None and free < _limit(settings)
+
+
+WORDS = Phrasebook(
+    {
+        "full": (
+            "The disk of {host} is full (less than {low} GiB): its runs are paused with a checkpoint, and go on by "
+            "themselves when there is room again.",
+            "{host} 的磁盘满了（不足 {low} GiB）：它的 run 已存检查点并暂停，有空间后会自动继续。",
+        ),
+    }
+)
 
 
 def full_hosts(hosts: Iterable[Host], settings: Settings, before: frozenset[str] = frozenset()) -> frozenset[str]:
@@ -33,12 +45,9 @@ def message(host: str | None) -> str:
     return f"the disk of {host} is full"
 
 
-def notice(host: str, settings: Settings) -> str:
+def notice(host: str, settings: Settings, chinese: bool) -> str:
     """What people are told once an experiment."""
-    return (
-        f"The disk of {host} is full (less than {settings.run.disk_low_gb:g} GiB): its runs are paused with a "
-        "checkpoint, and go on by themselves when there is room again."
-    )
+    return WORDS.say("full", chinese, host=host, low=f"{settings.run.disk_low_gb:g}")
 
 
 def _limit(settings: Settings) -> int:

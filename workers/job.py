@@ -19,6 +19,7 @@ from lab.card import Card
 from lab.cardlock import CardLock
 from lab.diagnose import Cause, Diagnosis, diagnose
 from lab.errors import CardError, FenceError, LeaseRefused, MoveRefused, OperatorError, UnknownRecord
+from lab.language import is_chinese
 from lab.leases import Lease, Leases
 from lab.ledger import Ledger
 from lab.run import Run, RunResult, RunSpec, RunState, Usage
@@ -246,8 +247,12 @@ class Attempt:
     def _pause_while_full(self, result: RunResult) -> None:
         settings = self.post.settings
         self._pause(disk.message(settings.host), result)
-        text = disk.notice(settings.host, settings)
-        self._write(lambda: self.ledger.notice(self.run.experiment_id, f"disk:{settings.host}", text))
+        self._write(self._tell_that_it_is_full)
+
+    def _tell_that_it_is_full(self) -> None:
+        experiment, host = self.ledger.experiment(self.run.experiment_id), self.post.settings.host
+        text = disk.notice(host, self.post.settings, is_chinese(experiment.plan.request_text))
+        self.ledger.notice(experiment.id, f"disk:{host}", text)
 
     def _close_cancelling(self, result: RunResult) -> None:
         """A run that somebody cancelled while its attempt was about to pause or to be tried again is cancelled."""

@@ -12,6 +12,7 @@ from rq import Queue
 from lab import hosts
 from lab.cardlock import CardLock
 from lab.errors import FenceError, MoveRefused, UnknownRecord
+from lab.language import Phrasebook, is_chinese
 from lab.leases import Lease, Leases
 from lab.ledger import Ledger
 from lab.queue import AGENT, KnownJob, card_queue, open_queue
@@ -36,6 +37,20 @@ TRIES = 3
 """A request or report that ended its worker so often is given up."""
 LATER = 10
 """Each further try of a report waits so many times longer: a full disk is not cleared within seconds."""
+
+WORDS = Phrasebook(
+    {
+        "no_answer": (
+            "I could not work this out: {id} ended its worker {times} times. Please reword it.",
+            "这个我处理不了：{id} 已经 {times} 次让处理它的进程退出。请换个说法。",
+        ),
+        "no_report": (
+            "The report of {id} could not be written in {times} tries; the agent's log tells why. Its runs and their "
+            "results: `overnight show {id}`.",
+            "{id} 的报告试了 {times} 次都没写成；原因见 agent 的日志。它的 run 和结果：`overnight show {id}`。",
+        ),
+    }
+)
 
 
 def lose(
@@ -192,7 +207,7 @@ class Recovery:
         key = (request.id, request.tries)
         if self._seen_for(key) >= UNANSWERED_S:
             if request.tries >= TRIES:
-                text = f"I could not work this out: {request.id} ended its worker {TRIES + 1} times. Please reword it."
+                text = WORDS.say("no_answer", is_chinese(request.text), id=request.id, times=TRIES + 1)
                 self.ledger.answer(request.id, Answer(kind="error", text=text))
                 log.error("%s: given up after %d tries", request.id, TRIES + 1)
             else:
@@ -219,10 +234,8 @@ class Recovery:
             self.ledger.requeue_report(experiment, int(time.time()))
             log.warning("%s: ended and had no report; queued again", experiment.id)
         elif tries == TRIES + 1:
-            text = (
-                f"The report of {experiment.id} could not be written in {TRIES + 1} tries; the agent's log tells why. "
-                f"Its runs and their results: `overnight show {experiment.id}`."
-            )
+            chinese = is_chinese(experiment.plan.request_text)
+            text = WORDS.say("no_report", chinese, id=experiment.id, times=TRIES + 1)
             self.ledger.notice(experiment.id, f"report:{experiment.report_revision + 1}", text)
             log.error("%s: its report is given up after %d tries", experiment.id, TRIES + 1)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 
 import pytest
@@ -14,6 +13,7 @@ from lab.forecast import Opening, Queue
 from lab.ledger import Ledger
 from lab.lengths import Lengths, Subject, machines
 from lab.plan import Budget, Plan
+from tests.language import english
 
 NOW = time.time()
 SCHEMA = {
@@ -223,9 +223,4 @@ def test_what_stands_in_the_way_is_said_in_chinese_to_who_asked_in_chinese(
     asked = planner.prepare(plan, _lab(DIGITS, CIFAR), ledger, 200, "U1").question
 
     assert asked is not None
-    assert english_words(re.sub(r"`[^`]*`", "", asked)) == []
-
-
-def english_words(text: str) -> list[str]:
-    """Two English words in a row are a sentence's, not a name's."""
-    return re.findall(r"(?<!\w)[A-Za-z]{2,} [A-Za-z]{2,}(?: [A-Za-z]+)*", text)
+    assert english(asked) == []

@@ -8,8 +8,10 @@ from agent.orders import read_order
 from lab import orders
 from lab.card import Card
 from lab.leases import Leases
+from lab.plan import Plan, Scalar
 from lab.run import Experiment, Run, RunResult, RunState
 from lab.settings import Settings
+from tests.language import english
 from tests.workers.test_heal import attempt, told
 from tests.workers.under_test import Lab
 from workers import copies
@@ -55,9 +57,35 @@ def test_a_failed_smoke_step_holds_the_copies_and_tells_what_to_do(lab: Lab) -> 
     assert failed.advice in text[0]
 
 
-def test_the_words_of_the_notice_are_understood(lab: Lab) -> None:
+def in_chinese(lab: Lab, **params: Scalar) -> Experiment:
+    """Three seeds that somebody asked for in Chinese."""
+    axes = {"seed": (0, 1, 2, 3)} | {name: (value,) for name, value in params.items()}
+    return lab.approve_plan(Plan(template="probe", models=("probe",), axes=axes, anew=True, request_text="跑三个种子"))
+
+
+def test_who_asked_in_chinese_reads_in_chinese_what_is_held_and_what_is_not_started(lab: Lab) -> None:
+    """The log's lines stay as they are; all else of the notice and of the run's own message is Chinese."""
+    held = in_chinese(lab, fail="import_error", **SMOKE)
+    attempt(lab, f"{held.id}/1")
+    stopped = in_chinese(lab, fail="error", **LATER)
+    for number in (1, 2, 3):
+        attempt(lab, f"{stopped.id}/{number}")
+    (told_held, *_), (*_, told_stopped) = notices(lab, held), notices(lab, stopped)
+
+    assert "所以暂缓了 3 个等待中的 run：exp-1/2, exp-1/3, exp-1/4。" in told_held
+    assert "连续 3 次失败" in told_stopped
+    assert english(told_held.replace("probe fail import_error", "")) == []
+    assert [lab.ledger.run(f"{e.id}/4").message for e in (held, stopped)] == [
+        "已暂缓：exp-1/1 在第一步之前就失败了（import_error）",
+        "未启动：probe 连续 3 次失败（user_code）",
+    ]
+
+
+@pytest.mark.parametrize("chinese", [False, True])
+def test_the_words_of_the_notice_are_understood(lab: Lab, chinese: bool) -> None:
     """Whoever reads it types them back."""
-    experiment = lab.approve(seeds=3, fail="import_error", **SMOKE)
+    fault = {"fail": "import_error", **SMOKE}
+    experiment = in_chinese(lab, **fault) if chinese else lab.approve(seeds=4, **fault)
     attempt(lab, f"{experiment.id}/1")
     said = notices(lab, experiment)[0].rsplit("\n", 1)[-1].split("`")[1::2]
     read = [order for words in said if (order := read_order(words, None))]
@@ -69,9 +97,9 @@ def test_the_words_of_the_notice_are_understood(lab: Lab) -> None:
     ]
     for order in read[:2]:
         orders.carry_out(order, lab.ledger, "U1")
-    assert states(lab, experiment) == ["failed", "queued", "queued", "queued"]
+    assert states(lab, experiment) == ["failed", "queued", "queued", "queued", "queued"]
     orders.carry_out(read[2], lab.ledger, "U1")
-    assert states(lab, experiment)[1:] == ["cancelled"] * 3
+    assert states(lab, experiment)[1:] == ["cancelled"] * 4
 
 
 def test_held_again_after_resuming_is_told_again(lab: Lab) -> None:
