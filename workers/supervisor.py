@@ -101,11 +101,10 @@ class Supervisor:
         try:
             if self._away:
                 self.client.ping()
-            self._follow_cards()
-            self._publish(changed)
-            if self._away:  # a Redis that answers may still take no writes
                 log.info("work: Redis is back")
                 self._away = False
+            self._follow_cards()
+            self._publish(changed)
         except store.AWAY as error:
             if not self._away:
                 log.warning("work: Redis is away: %s", error)

@@ -81,27 +81,6 @@ def test_a_dead_worker_of_a_second_card_costs_the_run_on_both_nothing(lab: Lab) 
     assert (done.state, done.fence, done.losses) == (RunState.FINISHED, 1, 0)
 
 
-def test_a_redis_that_answers_and_takes_no_writes_is_told_once(
-    lab: Lab, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    """Else "away" and "back" fill the logs ten times a second."""
-    watching = Supervisor(lab.settings, measure=False)
-    full = "OOM command not allowed when used memory > 'maxmemory'"
-
-    def publish(*_: object) -> None:
-        lab.client.eval("return redis.error_reply(ARGV[1])", 0, full)
-
-    with caplog.at_level("INFO", logger="workers.supervisor"):
-        with monkeypatch.context() as short:
-            short.setattr(hosts, "publish_host", publish)
-            for _ in range(3):
-                watching.step()
-        watching.step()
-
-    told = [record.message for record in caplog.records if "Redis is" in record.message]
-    assert [line.split(":")[1].strip() for line in told] == ["Redis is away", "Redis is back"]
-
-
 def test_a_cancelled_run_stops_and_its_card_takes_the_next(lab: Lab) -> None:
     """From the button to the free card."""
     lab.train = 1
