@@ -196,13 +196,17 @@ class Ledger(Archives, Proposals, Draws, Reuse):
     def cancel(self, experiment_id: str, by: str) -> Experiment:
         """The experiment ends: at once when nothing of it runs, else when its running attempts have stopped.
 
+        One that has ended stays what it is, and its retries end.
+
         Raises:
-            MoveRefused: it has ended already.
+            MoveRefused: it has ended already, and so have its retries.
         """
 
         def write(pipe: Pipeline) -> bool:
             experiment = self._read(Experiment, experiment_id, pipe)
-            if experiment.state in FINAL_EXPERIMENT:
+            ended = sum(self.counts(experiment_id, pipe).values())
+            retried = experiment.n_retried > 0 and ended < experiment.total_runs
+            if experiment.state in FINAL_EXPERIMENT and not retried:
                 raise MoveRefused(experiment_id, experiment.state, ExperimentState.CANCELLED)
             if experiment.state is not ExperimentState.PROPOSED:
                 return True
@@ -210,7 +214,7 @@ class Ledger(Archives, Proposals, Draws, Reuse):
             self._move(pipe, experiment, ExperimentState.CANCELLED, {"by": by}, finished_at=time.time())
             return False
 
-        has_runs = self._transact(write, record_key(experiment_id))
+        has_runs = self._transact(write, record_key(experiment_id), counts_key(experiment_id))
         if has_runs:
             self.cancel_runs(self.runs(experiment_id), by)
         return self.experiment(experiment_id)

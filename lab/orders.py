@@ -130,7 +130,7 @@ def carry_out(order: Order, ledger: Ledger, user: str, *, admin: bool = False, c
     if "/" in order.subject:
         return _said(order, [_move(order, ledger, user)(ledger.run(order.subject))], chinese)
     if order.verb == "cancel":
-        return _cancel(experiment, ledger, user, chinese)
+        return _cancel(order, experiment, ledger, user, chinese)
     return _each(order, ledger, user, experiment, _open_runs(experiment, ledger), chinese)
 
 
@@ -195,7 +195,11 @@ def _move(order: Order, ledger: Ledger, user: str) -> Callable[[Run], Run]:
     raise RequestError(f"an order to {order.verb} needs more than {order.subject}")
 
 
-def _cancel(experiment: Experiment, ledger: Ledger, user: str, chinese: bool) -> str:
+def _cancel(order: Order, experiment: Experiment, ledger: Ledger, user: str, chinese: bool) -> str:
+    retries = _open_runs(experiment, ledger) if experiment.state in FINAL_EXPERIMENT else []
+    if retries:
+        ledger.cancel(experiment.id, user)
+        return _said(order, [ledger.run(run.id) for run in retries], chinese)
     state = ledger.cancel(experiment.id, user).state
     if state in FINAL_EXPERIMENT:
         return WORDS.say("is", chinese, what=experiment.id, now=state_word(state, chinese))

@@ -8,7 +8,7 @@ from lab.errors import MoveRefused, RequestError, UnknownRecord
 from lab.ledger import Ledger
 from lab.orders import MINE, NotYours, Order, carry_out, refusal
 from lab.plan import Plan
-from lab.run import Answer, Experiment, RunState
+from lab.run import Answer, Experiment, ExperimentState, RunState
 
 ALICE, BOB = "U0ALICE", "U0BEN"
 
@@ -130,3 +130,17 @@ def test_what_cannot_be_done_is_refused_and_changes_nothing(ledger: Ledger) -> N
         carry_out(Order("cancel", experiment.id), ledger, ALICE)
     with pytest.raises(MoveRefused):
         carry_out(Order("pause", experiment.id), ledger, ALICE)
+
+
+def test_the_retry_of_an_experiment_that_has_ended_is_cancelled_by_its_name(ledger: Ledger) -> None:
+    """It was refused, "exp-3 is failed", while a run of it trained on."""
+    experiment = _approved(ledger, seeds=1)
+    carry_out(Order("cancel", experiment.id), ledger, ALICE)
+    carry_out(Order("retry", f"{experiment.id}/1"), ledger, ALICE)
+    ledger.bind(f"{experiment.id}/2", ("G0",), "a", 0)
+
+    assert carry_out(Order("cancel", experiment.id), ledger, ALICE) == f"{experiment.id}/2 is stopping."
+    ledger.cancelled(f"{experiment.id}/2", 0, "cancelled")
+    assert ledger.experiment(experiment.id).state is ExperimentState.CANCELLED
+    with pytest.raises(MoveRefused):
+        carry_out(Order("cancel", experiment.id), ledger, ALICE)
