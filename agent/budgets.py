@@ -97,7 +97,7 @@ def _ways(plan: Plan, limit: str, most: float, needed: float) -> Iterator[str]:
     if (plan.epochs or 0) > 1:
         yield _say(plan, "shorter")
     drawn = [name for name in plan.varying if name != "seed"]
-    if drawn and (plan.epochs or 0) >= REDUCTION:
+    if fits > 0 and drawn and (plan.epochs or 0) >= REDUCTION:
         yield _say(plan, "search", n=max(1, plan.n_runs // max(1, len(plan.models) * len(plan.datasets))))
     unit = "gpu_h" if limit == "gpu_hours" else "h"
     yield _say(plan, "more", n=_say(plan, unit, n=gpu_hours(needed)))

@@ -86,7 +86,8 @@ def _new(here: Desk, request: Request, before: Sequence[Experiment], lab: planne
     if understood.plan is not None and understood.question is None:
         return _propose(here, request, understood, lab)
     if understood.intent == "chitchat" and designs.is_pick(request.text):
-        text = designs.WORDS.say("no_offer", is_chinese(request.text))
+        spoken = before[-1].plan.request_text if before and request.text.strip().isdigit() else request.text
+        text = designs.WORDS.say("no_offer", is_chinese(spoken))
         here.ledger.answer(request.id, _with_model(Answer(kind="reply", text=text), understood))
         return "reply"
     answer = commands.carry_out(understood, request, before, here.ledger)

@@ -25,8 +25,8 @@ from bot.courier import Courier
 from bot.listeners import listen
 from bot.listeners.buttons import clicked_in
 from bot.listeners.intake import Intake
-from bot.render.answer import WENT_WRONG
-from bot.render.message import plain
+from bot.listeners.words import in_chinese
+from bot.render.answer import said
 from bot.web import Web
 from bot.whispers import Whispers
 from lab import beacons, store
@@ -277,7 +277,7 @@ def _on_error(whispers: Whispers) -> Callable[..., BoltResponse | None]:
         log.error("listener failed, reference %s", reference, exc_info=error)
         if body.get("type") == "block_actions":
             place: Conversation = clicked_in(body)
-            whispers.whisper(place, body["user"]["id"], plain(WENT_WRONG.format(reference)))
+            whispers.whisper(place, body["user"]["id"], said("went_wrong", in_chinese(body), reference=reference))
             return BoltResponse(status=200)
         return None
 

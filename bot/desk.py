@@ -22,6 +22,7 @@ from lab.alert import Alert, Alerts
 from lab.errors import UnknownRecord
 from lab.estimate import expected, place_words
 from lab.forecast import Forecast, forecasts
+from lab.language import is_chinese
 from lab.ledger import Ledger
 from lab.report import Report, to_markdown
 from lab.run import FINAL_EXPERIMENT, FINAL_RUN, Experiment, ExperimentState
@@ -79,9 +80,11 @@ class Desk:
                 del kept[experiment_id]
 
     def _answer(self, note: Note, unsure: bool) -> None:
-        answer = self._ledger.request(note.subject).answer
+        request = self._ledger.request(note.subject)
+        answer = request.answer
         if answer is None or answer.kind in ("revised", "withdrawn"):  # the card says the one, silence the other
             return
+        zh = is_chinese(request.text) or is_chinese(answer.text)  # a typed number speaks no language
         if answer.kind == "plan" and answer.experiment_id:
             experiment = self._ledger.experiment(answer.experiment_id)
             self._posted.set(experiment.id, "note", answer.note or "")
@@ -90,9 +93,9 @@ class Desk:
             shown = cards(self._ledger.shown_cards(), self._ledger.card_uses(), time.time())
             self._once(note, note.subject, "answer", shown, unsure)
         elif answer.kind == "designs":
-            self._once(note, note.subject, "answer", [choices(answer, note.subject)], unsure)
+            self._once(note, note.subject, "answer", [choices(answer, note.subject, zh)], unsure)
         else:
-            self._once(note, note.subject, "answer", [words(answer, in_channel=not note.place.is_direct)], unsure)
+            self._once(note, note.subject, "answer", [words(answer, not note.place.is_direct, zh)], unsure)
 
     def _plan(self, note: Note) -> None:
         """The card shows its experiment's state; one that is not posted yet will, when it is."""
@@ -180,7 +183,7 @@ class Desk:
         experiment_id, _, revision = note.subject.partition(":")
         text = self._ledger.report(experiment_id, int(revision))
         if text is None:
-            block = no_report(experiment_id, int(revision))
+            block = no_report(experiment_id, int(revision), chinese(self._ledger.experiment(experiment_id)))
             self._once(note, experiment_id, f"report:{revision}", [message(block["text"]["text"], block)], unsure)
             return
         report = Report.model_validate_json(text)

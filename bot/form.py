@@ -11,8 +11,10 @@ from typing import Any, Literal
 
 import jsonschema
 
+from lab.language import Phrasebook, is_chinese
 from lab.plan import PRIORITIES, Assumed, Plan, Scalar, number
 from lab.planwords import arithmetic, in_words
+from lab.schema import complaint
 
 Kind = Literal["text", "one", "several"]
 """A line to type in, a menu, a menu with several choices."""
@@ -26,7 +28,41 @@ MOST_OPTIONS = 100
 MOST_CHARS = 3000
 """Of a line to type in, as Slack has it."""
 _COMMAS = re.compile(r"[,;\n，；、]+")
-_LABELS = {"lr": "Learning rate"}
+WORDS = Phrasebook(
+    {
+        "models": ("Models", "模型"),
+        "datasets": ("Data sets", "数据集"),
+        "seeds": ("Seeds", "种子"),
+        "epochs": ("Epochs", "轮数"),
+        "steps": ("Steps", "步数"),
+        "priority": ("Priority", "优先级"),
+        "lr": ("Learning rate", "学习率"),
+        "names_hint": ("Names, with commas between them.", "名称，用逗号分开。"),
+        "seeds_hint": (
+            "How many (3), or which ones (0, 5, 7; a single one as 5,).",
+            "几个（3），或哪几个（0, 5, 7；单独一个写成 5,）。",
+        ),
+        "axis_hint": ("One value, or several with commas.", "一个值，或用逗号分开的几个。"),
+        "too_many": (
+            "That makes {runs}, and {most} at once is the limit (limits.max_runs).",
+            "这样是 {runs}，而一次最多 {most} 个（limits.max_runs）。",
+        ),
+        "cannot_be": ("{value} cannot be: {why}.", "不能是 {value}：{why}。"),
+        "none": ("Say at least one.", "至少写一个。"),
+        "twice": ("{value} stands there twice.", "{value} 写了两次。"),
+        "no_number": ("{value!r} is no whole number.", "{value!r} 不是整数。"),
+        "not_whole": ("{value} is no whole number.", "{value} 不是整数。"),
+        "out_of_range": ("{value} is not between {least} and {most}.", "{value} 不在 {least} 和 {most} 之间。"),
+        "not_a_number": ("{value!r} is no number; write 0.001 or 1e-3.", "{value!r} 不是数；请写 0.001 或 1e-3。"),
+        "not_finite": ("{value} is no finite number.", "{value} 不是有限的数。"),
+        "none_of": ("{value!r} is none of {options}.", "{value!r} 不在 {options} 之中。"),
+        "no_model": (
+            "No model that can be trained here is called {name!r}.{near}",
+            "这里没有叫 {name!r} 的可训练模型。{near}",
+        ),
+        "near": (" Near that name: {names}.", "名称相近的有：{names}。"),
+    }
+)
 
 
 @dataclass(frozen=True)
@@ -57,6 +93,14 @@ class Entry:
     hint: str = ""
 
 
+class _Wrong(Exception):
+    """What was entered is no value of its field: a sentence of WORDS, with what it is about."""
+
+    def __init__(self, key: str, **fields: object) -> None:
+        super().__init__(key)
+        self.key, self.fields = key, fields
+
+
 class Faults(Exception):
     """Values that make no plan: a sentence for each field that is at fault."""
 
@@ -67,28 +111,32 @@ class Faults(Exception):
 
 def entries(plan: Plan, around: Around) -> list[Entry]:
     """The fields of the form for this plan, in the order in which they are shown."""
-    found = [Entry(MODELS, "Models", "text", ", ".join(plan.models), hint="Names, with commas between them.")]
+    zh = is_chinese(plan.request_text)
+    label, names = WORDS.say("models", zh), ", ".join(plan.models)
+    found = [Entry(MODELS, label, "text", names, hint=WORDS.say("names_hint", zh))]
     datasets = tuple(sorted({*around.datasets, *plan.datasets}, key=lambda name: (name not in plan.datasets, name)))[
         :100
     ]
     if datasets:
-        found.append(Entry(DATASET, "Data sets", "several", plan.datasets, datasets))
+        found.append(Entry(DATASET, WORDS.say("datasets", zh), "several", plan.datasets, datasets))
     seeds = plan.axes.get("seed")
     if isinstance(seeds, tuple) and seeds:
-        hint = "How many (3), or which ones (0, 5, 7; a single one as 5,)."
-        found.append(Entry(SEEDS, "Seeds", "text", _seeds_text(seeds), hint=hint))
+        label, hint = WORDS.say("seeds", zh), WORDS.say("seeds_hint", zh)
+        found.append(Entry(SEEDS, label, "text", _seeds_text(seeds), hint=hint))
     if plan.epochs is not None or plan.max_steps is not None:
-        name, label = (EPOCHS, "Epochs") if plan.max_steps is None else (STEPS, "Steps")
+        name, key = (EPOCHS, "epochs") if plan.max_steps is None else (STEPS, "steps")
+        label = WORDS.say(key, zh)
         found.append(Entry(name, label, "text", str(plan.epochs if plan.max_steps is None else plan.max_steps)))
-    found += [_axis_entry(name, axis, around) for name, axis in _editable(plan).items()]
-    found.append(Entry(PRIORITY, "Priority", "one", plan.priority, PRIORITIES))
+    found += [_axis_entry(name, axis, around, zh) for name, axis in _editable(plan).items()]
+    found.append(Entry(PRIORITY, WORDS.say("priority", zh), "one", plan.priority, PRIORITIES))
     return [entry for entry in found if len(entry.value) <= MOST_CHARS or isinstance(entry.value, tuple)]
 
 
 def left_out(plan: Plan, around: Around) -> list[str]:
     """What of the plan has no field and can only be changed by a sentence: ranges, and lists too long to type."""
     there = {entry.name for entry in entries(plan, around)}
-    return [in_words(plan, name) for name in (MODELS, *(f"axes.{axis}" for axis in plan.axes)) if name not in there]
+    zh = is_chinese(plan.request_text)
+    return [in_words(plan, name, zh) for name in (MODELS, *(f"axes.{axis}" for axis in plan.axes)) if name not in there]
 
 
 def corrected(plan: Plan, values: Values, around: Around) -> Plan:
@@ -100,20 +148,21 @@ def corrected(plan: Plan, values: Values, around: Around) -> Plan:
     Raises:
         Faults: says for each field what is wrong with it.
     """
+    zh = is_chinese(plan.request_text)
     faults: dict[str, str] = {}
     changed: dict[str, Any] = {}
-    for name, read in _readers(plan, around).items():
+    for name, read in _readers(plan, around, zh).items():
         if name in values:
             try:
                 changed[name] = read(values[name])
-            except ValueError as error:
-                faults[name] = str(error)
+            except _Wrong as wrong:
+                faults[name] = WORDS.say(wrong.key, zh, **wrong.fields)
     if not faults:
         new = _with(plan, changed)
         if new.n_runs <= around.max_runs:
             return new
         most = max(changed, key=lambda name: len(changed[name]) if isinstance(changed[name], tuple) else 0)
-        faults[most] = f"That makes {arithmetic(new)}, and {around.max_runs} at once is the limit (limits.max_runs)."
+        faults[most] = WORDS.say("too_many", zh, runs=arithmetic(new, zh), most=around.max_runs)
     raise Faults(faults)
 
 
@@ -124,11 +173,11 @@ def difference(old: Plan, new: Plan) -> list[str]:
 
 
 def _bare(plan: Plan, name: str) -> str:
-    return in_words(plan.model_copy(update={"assumed": ()}), name)
+    return in_words(plan.model_copy(update={"assumed": ()}), name, is_chinese(plan.request_text))
 
 
-def _readers(plan: Plan, around: Around) -> dict[str, Callable[[Any], Any]]:
-    """For each field, how what was entered becomes its value; raises ValueError with a sentence."""
+def _readers(plan: Plan, around: Around, zh: bool) -> dict[str, Callable[[Any], Any]]:
+    """For each field, how what was entered becomes its value; raises _Wrong."""
     readers: dict[str, Callable[[Any], Any]] = {
         MODELS: lambda value: _distinct(pieces(value)),
         DATASET: lambda value: _dataset(tuple(value)),
@@ -138,7 +187,7 @@ def _readers(plan: Plan, around: Around) -> dict[str, Callable[[Any], Any]]:
         PRIORITY: lambda value: _one_of(str(value), PRIORITIES),
     }
     return readers | {
-        f"axes.{name}": lambda value, name=name, axis=axis: _axis(name, axis, value, around)
+        f"axes.{name}": lambda value, name=name, axis=axis: _axis(name, axis, value, around, zh)
         for name, axis in _editable(plan).items()
     }
 
@@ -163,13 +212,13 @@ def _editable(plan: Plan) -> dict[str, tuple[Scalar, ...]]:
     return dict(list(found.items())[:MOST_AXES])
 
 
-def _axis_entry(name: str, axis: tuple[Scalar, ...], around: Around) -> Entry:
-    label = _LABELS.get(name, name.replace("_", " ").capitalize())
+def _axis_entry(name: str, axis: tuple[Scalar, ...], around: Around, zh: bool) -> Entry:
+    label = WORDS.say("lr", zh) if name == "lr" else name.replace("_", " ").capitalize()
     options = _options(name, around)
     texts = tuple(number(value) for value in axis)
     if options:
         return Entry(f"axes.{name}", label, "several", texts, tuple(dict.fromkeys((*options, *texts))))
-    return Entry(f"axes.{name}", label, "text", ", ".join(texts), hint="One value, or several with commas.")
+    return Entry(f"axes.{name}", label, "text", ", ".join(texts), hint=WORDS.say("axis_hint", zh))
 
 
 def _options(name: str, around: Around) -> tuple[str, ...]:
@@ -179,14 +228,14 @@ def _options(name: str, around: Around) -> tuple[str, ...]:
     return tuple(number(value) for value in listed)[:MOST_OPTIONS]
 
 
-def _axis(name: str, axis: tuple[Scalar, ...], value: Any, around: Around) -> tuple[Scalar, ...]:
+def _axis(name: str, axis: tuple[Scalar, ...], value: Any, around: Around, zh: bool) -> tuple[Scalar, ...]:
     texts = _distinct(tuple(value) if isinstance(value, tuple) else pieces(str(value)))
     schema = around.params.get("properties", {}).get(name)
     values = tuple(_scalar(text, axis[0], schema) for text in texts)
     if schema is not None:
         for one in values:
             for error in jsonschema.Draft202012Validator(schema).iter_errors(one):
-                raise ValueError(f"{number(one)} cannot be: {error.message}.")
+                raise _Wrong("cannot_be", value=number(one), why=complaint(error, zh))
     return values
 
 
@@ -211,10 +260,10 @@ def pieces(text: str) -> tuple[str, ...]:
 
 def _distinct(values: tuple[str, ...]) -> tuple[str, ...]:
     if not values:
-        raise ValueError("Say at least one.")
+        raise _Wrong("none")
     twice = next((value for value in values if values.count(value) > 1), None)
     if twice is not None:
-        raise ValueError(f"{twice} stands there twice.")
+        raise _Wrong("twice", value=twice)
     return values
 
 
@@ -240,11 +289,11 @@ def _whole(text: str, least: int, most: int) -> int:
     try:
         value = float(text)
     except ValueError:
-        raise ValueError(f"{text.strip()!r} is no whole number.") from None
+        raise _Wrong("no_number", value=text.strip()) from None
     if not math.isfinite(value) or value != int(value):
-        raise ValueError(f"{text.strip()} is no whole number.")
+        raise _Wrong("not_whole", value=text.strip())
     if not least <= value <= most:
-        raise ValueError(f"{text.strip()} is not between {least} and {most}.")
+        raise _Wrong("out_of_range", value=text.strip(), least=least, most=most)
     return int(value)
 
 
@@ -252,13 +301,13 @@ def _real(text: str) -> float:
     try:
         value = float(text)
     except ValueError:
-        raise ValueError(f"{text.strip()!r} is no number; write 0.001 or 1e-3.") from None
+        raise _Wrong("not_a_number", value=text.strip()) from None
     if not math.isfinite(value):
-        raise ValueError(f"{text.strip()} is no finite number.")
+        raise _Wrong("not_finite", value=text.strip())
     return value
 
 
 def _one_of(text: str, options: Sequence[str]) -> Any:
     if text not in options:
-        raise ValueError(f"{text!r} is none of {', '.join(options)}.")
+        raise _Wrong("none_of", value=text, options=", ".join(options))
     return text

@@ -13,7 +13,7 @@ from slack_bolt import Ack, App
 from bot.listeners.buttons import clicked_in
 from bot.listeners.intake import Intake
 from bot.render import alert as shown
-from bot.render.answer import STORE_AWAY_PRESS
+from bot.render.answer import said
 from bot.render.message import Message, plain
 from bot.render.progress import run_line
 from bot.render.text import name
@@ -73,7 +73,7 @@ def _on_press(action: str, do: Do, intake: Intake) -> Callable[..., None]:
             answer = intake.reach(lambda: do(value, user, body))
             log.info("%s: %s by %s", value, action, user)
         except StoreAwayError:
-            answer = plain(STORE_AWAY_PRESS)
+            answer = said("away_press", False)
         except UnknownRecord:
             answer = plain(f"There is no {name(value, 40)} any more.")
         except MoveRefused as refused:

@@ -11,10 +11,12 @@ from slack_bolt import Ack, App
 
 from bot.conversation import Conversation
 from bot.listeners.intake import Intake
+from bot.listeners.words import in_chinese
 from bot.render import plan, progress, report
-from bot.render.answer import PICK, STORE_AWAY_PRESS, gone, not_yours, too_late
+from bot.render.answer import PICK, WORDS, gone, not_yours, said, too_late
 from bot.render.message import plain
 from bot.render.text import escape
+from lab import orders
 from lab.errors import MoveRefused, RequestError, StoreAwayError, UnknownRecord
 from lab.ledger import Ledger
 from lab.orders import Order, Verb, carry_out
@@ -59,7 +61,7 @@ def _on_order(verb: Verb, intake: Intake) -> Callable[..., None]:
         ack()
         user, place = body["user"]["id"], clicked_in(body)
         order = Order(verb, str(body["actions"][0].get("value") or ""))
-        intake.whispers.whisper(place, user, plain(escape(_obeyed(order, user, intake))))
+        intake.whispers.whisper(place, user, plain(escape(_obeyed(order, user, intake, in_chinese(body)))))
 
     return on_order
 
@@ -71,19 +73,17 @@ def _submit_pick(body: dict[str, Any], intake: Intake) -> None:
     try:
         intake.reach(lambda: intake.ledger.submit(str(action.get("value") or ""), user, place.name, [claim]))
     except StoreAwayError:
-        intake.whispers.whisper(place, user, plain(STORE_AWAY_PRESS))
+        intake.whispers.whisper(place, user, said("away_press", in_chinese(body)))
 
 
-def _obeyed(order: Order, user: str, intake: Intake) -> str:
+def _obeyed(order: Order, user: str, intake: Intake, chinese: bool) -> str:
     """What became of the order, for whoever pressed."""
     try:
-        return intake.reach(lambda: carry_out(order, intake.ledger, user, admin=user in intake.admins))
+        return intake.reach(lambda: carry_out(order, intake.ledger, user, admin=user in intake.admins, chinese=chinese))
     except StoreAwayError:
-        return STORE_AWAY_PRESS
-    except MoveRefused as refused:
-        return f"Nothing to {order.verb}: {refused.subject} is {refused.state}."
-    except RequestError as refused:
-        return f"{refused}."
+        return WORDS.say("away_press", chinese)
+    except (MoveRefused, RequestError) as refused:
+        return orders.refusal(refused, order, chinese)
 
 
 def cancel_plan(ledger: Ledger, experiment: Experiment, user: str) -> Experiment:
@@ -105,7 +105,9 @@ def press(body: dict[str, Any], verb: str, done: str, move: Move, intake: Intake
     try:
         refusal = intake.reach(lambda: _move(experiment_id, user, verb, done, move, intake))
     except StoreAwayError:
-        refusal = plain(STORE_AWAY_PRESS)
+        refusal = said("away_press", in_chinese(body))
+    except UnknownRecord:
+        refusal = gone(experiment_id, in_chinese(body))
     if refusal is not None:
         intake.whispers.whisper(place, user, refusal)
 
@@ -119,8 +121,6 @@ def _move(experiment_id: str, user: str, verb: str, done: str, move: Move, intak
         move(ledger, experiment, user)
         log.info("%s: %s by %s", experiment_id, done, user)
         return None
-    except UnknownRecord:
-        return gone(experiment_id)
     except MoveRefused:
         return too_late(ledger.experiment(experiment_id), done)
 

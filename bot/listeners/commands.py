@@ -9,7 +9,7 @@ from slack_bolt import Ack, App
 
 from bot.conversation import Conversation
 from bot.listeners.intake import Intake
-from bot.render.answer import STORE_AWAY_CARDS, STORE_AWAY_PRESS
+from bot.render.answer import WORDS, said
 from bot.render.cards import REFRESH, TELL, cards
 from bot.render.message import Message, plain
 from bot.render.text import escape
@@ -57,7 +57,7 @@ def wish(intake: Intake, body: dict[str, Any]) -> str:
     try:
         return intake.reach(lambda: freecards.ask(intake.ledger, user, place.name, time.time()))
     except StoreAwayError:
-        return STORE_AWAY_PRESS
+        return WORDS.say("away_press", False)
 
 
 def look(intake: Intake) -> list[Message]:
@@ -66,4 +66,4 @@ def look(intake: Intake) -> list[Message]:
     try:
         return intake.reach(lambda: cards(ledger.shown_cards(), ledger.card_uses(), time.time()))
     except StoreAwayError:
-        return [plain(STORE_AWAY_CARDS)]
+        return [said("away_cards", False)]

@@ -13,18 +13,19 @@ from bot.conversation import Conversation
 from bot.form import Around, Faults, Values
 from bot.listeners.buttons import clicked_in
 from bot.listeners.intake import Intake
+from bot.listeners.words import in_chinese
 from bot.render import edit
-from bot.render.answer import STORE_AWAY_PRESS, WENT_WRONG, gone, not_yours, too_late
+from bot.render.answer import WORDS, gone, not_yours, said, too_late
 from bot.render.message import Block, Message, plain
+from bot.render.words import chinese
 from bot.web import Refused, Web
 from lab import hosts, names
 from lab.errors import StoreAwayError, UnknownRecord
+from lab.language import is_chinese
 from lab.plan import Plan
 from lab.run import Edit, Experiment, ExperimentState
 
 log = logging.getLogger(__name__)
-
-TOO_SLOW = "Slack did not let me open the form in time; please press Edit again."
 
 
 def listen(app: App, intake: Intake) -> None:
@@ -52,33 +53,34 @@ def listen(app: App, intake: Intake) -> None:
 def open_form(body: dict[str, Any], intake: Intake) -> None:
     """The form is on its way to whoever may use it; anybody else reads why not."""
     user, place, trigger = body["user"]["id"], clicked_in(body), str(body["trigger_id"])
-    found = _open_plan(str(body["actions"][0].get("value") or ""), user, intake)
+    found = _open_plan(str(body["actions"][0].get("value") or ""), user, intake, in_chinese(body))
     if isinstance(found, Message):
         intake.whispers.whisper(place, user, found)
         return
     try:
         around = intake.reach(lambda: _around(found.plan, intake))
     except StoreAwayError:
-        intake.whispers.whisper(place, user, plain(STORE_AWAY_PRESS))
+        intake.whispers.whisper(place, user, said("away_press", in_chinese(body)))
         return
     view = edit.dialog(found, form.entries(found.plan, around), form.left_out(found.plan, around))
-    intake.whispers.say(lambda web: _show(web, trigger, view, place, user))
+    zh = chinese(found)
+    intake.whispers.say(lambda web: _show(web, trigger, view, place, user, zh))
 
 
-def _show(web: Web, trigger: str, view: Block, place: Conversation, user: str) -> None:
+def _show(web: Web, trigger: str, view: Block, place: Conversation, user: str, zh: bool) -> None:
     try:
         web.open_view(trigger, view)
     except Refused as refused:
         log.warning("edit: %s", refused)
         too_slow = refused.error.endswith("trigger_id")
-        web.whisper(place, user, plain(TOO_SLOW if too_slow else WENT_WRONG.format("the edit form")))
+        web.whisper(place, user, said("too_slow" if too_slow else "went_wrong", zh, reference="views.open"))
 
 
 def press(body: dict[str, Any], intake: Intake) -> None:
     """The one field of the button is corrected, once however often it is pressed; or the person reads why not."""
     user, place = body["user"]["id"], clicked_in(body)
     experiment_id, values = edit.chosen(str(body["actions"][0]["value"]))
-    found = _open_plan(experiment_id, user, intake)
+    found = _open_plan(experiment_id, user, intake, in_chinese(body))
     if isinstance(found, Message):
         intake.whispers.whisper(place, user, found)
         return
@@ -87,7 +89,7 @@ def press(body: dict[str, Any], intake: Intake) -> None:
     except Faults as faults:
         intake.whispers.whisper(place, user, plain(" ".join(faults.by_field.values())))
     except StoreAwayError:
-        intake.whispers.whisper(place, user, plain(STORE_AWAY_PRESS))
+        intake.whispers.whisper(place, user, said("away_press", in_chinese(body)))
 
 
 def save(body: dict[str, Any], view: Block, intake: Intake) -> dict[str, str]:
@@ -95,28 +97,28 @@ def save(body: dict[str, Any], view: Block, intake: Intake) -> dict[str, str]:
     experiment_id, revision = edit.edited(view)
     values = edit.entered(view)
     first = next(iter(values), form.MODELS)
-    found = _open_plan(experiment_id, body["user"]["id"], intake)
+    found = _open_plan(experiment_id, body["user"]["id"], intake, in_chinese(body))
     if isinstance(found, Message):
         return {first: found.text}
     if found.plan_revision != revision:
-        return {first: f"{experiment_id} was edited by somebody else meanwhile. Close this and press Edit again."}
+        return {first: WORDS.say("edited_meanwhile", chinese(found), id=experiment_id)}
     try:
         _correct(found, values, body["user"]["id"], intake)
     except Faults as faults:
         return faults.by_field
     except StoreAwayError:
-        return {first: STORE_AWAY_PRESS}
+        return {first: WORDS.say("away_press", in_chinese(body))}
     return {}
 
 
-def _open_plan(experiment_id: str, user: str, intake: Intake) -> Experiment | Message:
+def _open_plan(experiment_id: str, user: str, intake: Intake, zh: bool) -> Experiment | Message:
     """The experiment whose plan this person may correct now, or what stands in the way."""
     try:
         experiment = intake.reach(lambda: intake.ledger.experiment(experiment_id))
     except StoreAwayError:
-        return plain(STORE_AWAY_PRESS)
+        return said("away_press", zh)
     except UnknownRecord:
-        return gone(experiment_id)
+        return gone(experiment_id, zh)
     if user != experiment.owner and user not in intake.admins:
         return not_yours(experiment, "edit")
     return experiment if experiment.state is ExperimentState.PROPOSED else too_late(experiment, "edited")
@@ -173,5 +175,6 @@ def _named(values: Values, plan: Plan, intake: Intake) -> tuple[Values, dict[str
     if unknown is None:
         return {**values, form.MODELS: ", ".join(str(proper[name]) for name in called)}, {}
     near = names.nearest(intake.client, unknown)
-    hint = f" Near that name: {', '.join(near)}." if near else ""
-    return values, {form.MODELS: f"No model that can be trained here is called {unknown!r}.{hint}"}
+    zh = is_chinese(plan.request_text)
+    hint = form.WORDS.say("near", zh, names=", ".join(near)) if near else ""
+    return values, {form.MODELS: form.WORDS.say("no_model", zh, name=unknown, near=hint)}

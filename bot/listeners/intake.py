@@ -11,8 +11,7 @@ from typing import TypeVar
 from redis.exceptions import RedisError
 
 from bot.conversation import Conversation
-from bot.render.answer import STORE_AWAY
-from bot.render.message import plain
+from bot.render.answer import said
 from bot.whispers import Whispers
 from lab.errors import StoreAwayError
 from lab.ledger import Ledger
@@ -63,10 +62,10 @@ class Intake:
                 self._told.clear()
         return done
 
-    def say_away(self, place: Conversation) -> None:
+    def say_away(self, place: Conversation, *, chinese: bool) -> None:
         """The thread reads that no requests are taken; once, until the store has been back."""
         with self._lock:
             if place.name in self._told:
                 return
             self._told.add(place.name)
-        self.whispers.post(place, plain(STORE_AWAY))
+        self.whispers.post(place, said("away", chinese))

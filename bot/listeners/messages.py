@@ -14,6 +14,7 @@ from bot.listeners.words import mentions, typed
 from bot.render.answer import runs_already, went_on
 from bot.render.message import Message
 from lab.errors import StoreAwayError, UnknownRecord
+from lab.language import is_chinese
 from lab.ledger import CLAIM_S
 from lab.run import Experiment
 from lab.store import PREFIX
@@ -68,7 +69,7 @@ def _submit(event: Event, place: Conversation, claims: list[str], ts: str, intak
     try:
         intake.reach(submit)
     except StoreAwayError:
-        intake.say_away(place)
+        intake.say_away(place, chinese=is_chinese(text))
         raise
 
 

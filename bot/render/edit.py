@@ -61,15 +61,17 @@ def dialog(experiment: Experiment, fields: Sequence[Entry], left_out: Sequence[s
         left_out: what of the plan has no field.
     """
     blocks: list[Block | None] = [_input(entry) for entry in fields]
-    rest = f"Only by a sentence in the thread: {escape(cut('; '.join(left_out), 1_000))}." if left_out else ""
+    zh = chinese(experiment)
+    listed = escape(cut(WORDS.say("semicolon", zh).join(left_out), 1_000))
+    rest = WORDS.say("by_sentence", zh, list=listed) if left_out else ""
     blocks.append(context(rest))
     return {
         "type": "modal",
         "callback_id": SAVE,
         "private_metadata": json.dumps([experiment.id, experiment.plan_revision]),
-        "title": label_text(f"Edit {experiment.id}"[:24]),
-        "submit": label_text("Change the plan"),
-        "close": label_text("Leave it"),
+        "title": label_text(WORDS.say("edit_title", zh, id=experiment.id)[:24]),
+        "submit": label_text(WORDS.say("change_plan", zh)),
+        "close": label_text(WORDS.say("leave_it", zh)),
         "blocks": [block for block in blocks if block is not None],
     }
 

@@ -124,5 +124,6 @@ def upload_comment(report: Report, missing: Sequence[str]) -> str:
     return WORDS.say("upload", zh, experiment=name(report.experiment_id), gone=gone)
 
 
-def no_report(experiment_id: str, revision: int) -> Block:
-    return section(f"The report of {name(experiment_id)} (revision {revision}) is not there any more.")
+def no_report(experiment_id: str, revision: int, zh: bool) -> Block:
+    """Said where the report is gone."""
+    return section(WORDS.say("no_report", zh, experiment=name(experiment_id), n=revision))

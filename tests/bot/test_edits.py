@@ -10,7 +10,7 @@ import pytest
 
 from agent import desk, intake
 from agent.desk import Desk
-from bot.listeners.edits import TOO_SLOW
+from bot.render.answer import WORDS
 from lab import hosts, names
 from lab.card import DataSet, Host
 from lab.run import Answer, Experiment, ExperimentState, Request, RequestState
@@ -220,7 +220,7 @@ def test_a_dialog_that_slack_opens_no_more_is_asked_for_again(alone: Scene) -> N
         alone.slack.press(LAB, card["ts"], "edit", ALICE)
         said = alone.wait(lambda: alone.whispered(root), "the whisper")
 
-    assert said == [TOO_SLOW]
+    assert said == [WORDS.say("too_slow", False)]
 
 
 def test_an_edit_that_the_agent_refuses_is_said_in_the_thread(scene: Scene) -> None:
