@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 
-from agent import figures, searched, trace
+from agent import figures, importance, searched, trace
 from agent.points import PointData, group
 from agent.stats import mean, sd, t_interval, trend
 from agent.verdict import judge
@@ -29,7 +29,7 @@ from lab.report import (
 )
 from lab.reuse import experiments
 from lab.run import Experiment, Run, RunState
-from lab.trials import trials_of
+from lab.trials import Trial, trials_of
 
 _ENDED_BADLY = ("diverged", "failed")
 
@@ -149,16 +149,23 @@ def _figures(experiment: Experiment, points: Sequence[PointData], metric: str, r
         title = title if where else f"{experiment.id}: {planwords.title(experiment.plan)}"
         found[f"curves{suffix}.png"] = figures.curves(members, metric, title, unit)
         found[f"sweep{suffix}.png"] = figures.sweep(members, metric, title)
-        found[f"search{suffix}.png"] = _trace(experiment, dataset, runs, metric, title)
+        studies = _studies(experiment, dataset, runs, metric)
+        found[f"search{suffix}.png"] = trace.trace(studies, metric, title) if studies else None
+        found[f"importance{suffix}.png"] = importance.bars(_shares(experiment, studies), metric, title)
     return {name: png for name, png in found.items() if png is not None}
 
 
-def _trace(experiment: Experiment, dataset: str | None, runs: Sequence[Run], metric: str, title: str) -> bytes | None:
-    """Value by trial, a line a model; None for a grid."""
+def _studies(experiment: Experiment, dataset: str | None, runs: Sequence[Run], metric: str) -> dict[str, list[Trial]]:
+    """The trials of each model on the data set; empty for a grid."""
     space, models = experiment.plan.drawn, experiment.plan.models
     here = [run for run in runs if run.point.dataset == dataset]
-    studies = {m: trials_of([run for run in here if run.point.model == m], space, metric) for m in models}
-    return trace.trace(studies, metric, title) if space else None
+    return {m: trials_of([run for run in here if run.point.model == m], space, metric) for m in models if space}
+
+
+def _shares(experiment: Experiment, studies: Mapping[str, Sequence[Trial]]) -> dict[str, dict[str, float]]:
+    """By model, what share of the variance each drawn axis has."""
+    finished = {m: [(t.values, t.value) for t in trials if t.value is not None] for m, trials in studies.items()}
+    return {model: importance.importance(experiment.plan.drawn, done) for model, done in finished.items()}
 
 
 def _memory(runs: Sequence[Run]) -> dict[str, object]:

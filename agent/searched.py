@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from agent.importance import importance
 from agent.points import PointData
 from agent.stats import mean
 from agent.wording import Words
@@ -43,6 +44,12 @@ WORDS = Phrasebook(
             "The best of {n} trials was picked because its value was the best, so that value is probably too good, and "
             "close ones may only have had less luck.",
             "{n} 次试验中的最好值是因为最好才被选出来的，所以很可能偏乐观；相近的点也许只是运气差一些。",
+        ),
+        "importance": (
+            "What mattered, as shares of the variance of {metric} (fANOVA over {n} finished trials): {shares}. A hint: "
+            "the fewer the trials the rougher, and chance alone gets some.",
+            "影响大小，按对 {metric} 方差的贡献（对 {n} 次完成的试验做 fANOVA）：{shares}。"
+            "只能当线索：试验越少越粗略，偶然也会占一部分。",
         ),
         "edge_low": (
             "The best {axis}, {value}, lies at the lower end of {range}: a smaller one may be better.",
@@ -129,6 +136,7 @@ class _Study:
         if len(self.ranked) > 1:
             yield self._next_ones()
             yield self.say("luck", n=len(self.ranked))
+        yield from self._importance()
         if self.ranked:
             yield from self._edges()
         yield from self._trouble()
@@ -141,6 +149,13 @@ class _Study:
         places = decimals(None, best)
         said = [self.say("behind", b=p.label, vb=self._value(p), d=fixed(d, places)) for p, d in behind]
         return self.say("next", names=self.words.say("comma").join(said))
+
+    def _importance(self) -> Iterator[str]:
+        """Shares of the axes, where two or more were drawn and enough trials finished."""
+        shares = importance(self.plan.drawn, [(p.params, mean(p.values) or 0.0) for p in self.ranked])
+        if shares:
+            said = self.words.say("comma").join(f"{name} {share:.2f}" for name, share in shares.items())
+            yield self.say("importance", metric=metric_name(self.metric), n=len(self.ranked), shares=said)
 
     def _edges(self) -> Iterator[str]:
         """Drawn axes whose best value lies at an end of the range: there may be better beyond."""
