@@ -21,12 +21,12 @@ WORDS = Phrasebook(
             "预算只会不再启动新的 run，不会停下已经开始的。要训练多少轮或多少步？",
         ),
         "gpu_hours": (
-            "{runs} take about {took} GPU-h, and the budget is {most}.",
-            "{runs} 约需 {took} GPU 小时，而预算是 {most}。",
+            "{runs}: about {took} GPU-h, and the budget is {most}.",
+            "{runs}：约需 {took} GPU 小时，而预算是 {most}。",
         ),
         "wall_hours": (
-            "{runs} take about {took}, and the budget is {most} h.",
-            "{runs} 约需 {took}，而预算是 {most} 小时。",
+            "{runs}: about {took}, and the budget is {most} h.",
+            "{runs}：约需 {took}，而预算是 {most} 小时。",
         ),
         "choose": ("{over} What shall it be: {ways}?", "{over}怎么办：{ways}？"),
         "or": (", or ", "，还是"),

@@ -32,7 +32,7 @@ def test_a_plan_that_about_fits_is_not_asked_about(hours: float) -> None:
 def test_a_grid_that_does_not_fit_asks_to_choose_with_figures() -> None:
     """Three ways out, each with its number; none is taken unasked."""
     assert budgets.question(plan(), estimate(20.0)) == (
-        "4 runs = 4 learning rates take about 20 GPU-h, and the budget is 10. What shall it be: fewer values or seeds "
+        "4 runs = 4 learning rates: about 20 GPU-h, and the budget is 10. What shall it be: fewer values or seeds "
         "(about 2 runs fit), or fewer epochs, or a search that stops hopeless runs early (`random search, 4 trials, "
         "successive halving`), or a budget of 20 GPU-h?"
     )
@@ -43,7 +43,7 @@ def test_the_question_is_in_the_askers_language() -> None:
     asked = budgets.question(plan("网格搜索，最多 10 个 GPU 小时"), estimate(20.0))
 
     assert asked == (
-        "4 个 run = 4 个学习率 约需 20 GPU 小时，而预算是 10。怎么办：减少取值或种子（大约够跑 2 个），还是减少轮数，"
+        "4 个 run = 4 个学习率：约需 20 GPU 小时，而预算是 10。怎么办：减少取值或种子（大约够跑 2 个），还是减少轮数，"
         "还是改为搜索，提前停止没有希望的 run（“随机搜索 4 次，逐次减半”），还是预算加到 20 GPU 小时？"
     )
 
@@ -53,7 +53,7 @@ def test_the_wait_for_a_card_counts_against_hours_on_the_clock() -> None:
     asked = plan(budget=Budget(wall_hours=2))
 
     assert budgets.question(asked, estimate(20.0, wall_s=3600)) is None
-    assert "take about 3.0 h, and the budget is 2 h" in str(
+    assert "about 3.0 h, and the budget is 2 h" in str(
         budgets.question(asked, estimate(20.0, wall_s=3600, wait_s=7200))
     )
 
