@@ -62,6 +62,8 @@ class Agent:
 def pool(settings: Settings, store: stores.Client, monkeypatch: pytest.MonkeyPatch) -> Iterator[Agent]:
     """One worker, whose first answer is never ready; patched here, inherited by the forks."""
     monkeypatch.setattr(agent.intake, "answer", stuck_once)
+    # Valkey hands an entry to a worker of an earlier test until it has seen that the killed one hung up.
+    until(lambda: store.info("clients")["blocked_clients"] == 0)
     under_test = Agent(settings.model_copy(update={"agent": AgentSettings(workers=1)}))
     yield under_test
     under_test.close()
